@@ -65,10 +65,39 @@ struct Given {
     files: Vec<PathBuf>,
 }
 
+/// Files of one detector, and the options with which they are opened.
+pub(crate) struct DetectorFiles {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) options: OpenOptions,
+}
+
 impl Strain {
+    /// Uses all samples of files, whatever their quality; words are `FILE` or `NAME=FILE`.
+    pub(crate) fn whole(strain: Vec<PathBuf>, channel: Vec<String>) -> Self {
+        let quality = Some("none".to_owned());
+        Self {
+            strain,
+            time_range: None,
+            channel,
+            quality,
+            injections: None,
+            start: None,
+            rate: None,
+        }
+    }
+
     /// Returns every input file.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.strain.iter().map(|word| split(word).1).collect()
+    }
+
+    /// Returns the files of each detector, in order of first appearance.
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::Parameter`] for a channel that no file has.
+    pub(crate) fn detectors(&self) -> Result<Vec<DetectorFiles>> {
+        let of = |one: Given| Ok(DetectorFiles { options: self.options(&one)?, files: one.files });
+        self.given()?.into_iter().map(of).collect()
     }
 
     /// Opens all strain and limits it to the time range.
@@ -78,9 +107,8 @@ impl Strain {
     /// time, or a time range without strain.
     pub(super) fn open(&self) -> Result<Vec<cbc::Strain>> {
         let mut recordings = Vec::new();
-        for one in self.given()? {
-            let options = self.options(&one)?;
-            recordings.push(cbc::Strain::new(move || open_all(&one.files, &options))?);
+        for DetectorFiles { files, options } in self.detectors()? {
+            recordings.push(cbc::Strain::new(move || open_all(&files, &options))?);
         }
         check_rates(&recordings)?;
         let (from, until) = common_span(&recordings)?;

@@ -6,7 +6,7 @@ mod announce;
 mod background;
 mod bank;
 mod filter;
-mod inputs;
+pub(crate) mod inputs;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 mod search;

@@ -1,11 +1,11 @@
 //! `sidereal simulate strain`: the files that it writes, read back; the truth file; faults.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::{document, done, json, sidereal, stderr};
 use serde_json::Value;
 use sidereal::geometry::Interferometer;
-use sidereal::io::strain::{OpenOptions, StrainSource, open};
+use sidereal::io::strain::{OpenOptions, StrainSource, bits, open, open_all};
 use sidereal::math::advanced_ligo;
 use sidereal::simulate::strain::{Simulation, StrainOptions};
 use sidereal::units::Gps;
@@ -102,6 +102,83 @@ fn tables_of_injections_and_long_waves() {
     assert!(events.iter().all(|event| event["approximant"] == "TaylorT4"));
     let snr = |truth: &Value| truth["events"][0]["network_snr"].as_f64().unwrap();
     assert!(snr(&truth) > 1.1 * snr(&again), "a merger is heard as well");
+}
+
+/// Reads the frames of a second or less of a detector, in order of time.
+fn frames(folder: &Path, name: &str) -> (Vec<f64>, Vec<bool>) {
+    let read = std::fs::read_dir(folder.join(name)).unwrap();
+    let paths: Vec<PathBuf> = read.map(|entry| entry.unwrap().path()).collect();
+    let channel = Some(format!("{name}:STRAIN"));
+    whole(&mut *open_all(&paths, &OpenOptions { channel, ..OpenOptions::default() }).unwrap())
+}
+
+#[test]
+fn recorded_strain_is_played_with_its_bits_and_injections() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let noise = "--length 24 --rate 1024 --seed 4 --bad-seconds H1:3:4 --gap-seconds L1:8:10";
+    done(folder, &format!("simulate strain a.hdf5 {noise} -q"));
+    let recorded = "--recorded a_H1.hdf5 --recorded a_L1.hdf5";
+    done(folder, &format!("simulate strain --live live {recorded} --frame 0.25 --speed 0 -q"));
+    let truth = document(&folder.join("live"), "truth.json");
+    assert_eq!((&truth["recorded"], &truth["rate_hz"]), (&true.into(), &1024.into()));
+    assert_eq!((&truth["start_gps"], &truth["duration_s"]), (&1.4e9.into(), &24.0.into()));
+    for name in ["H1", "L1"] {
+        assert_eq!(
+            frames(&folder.join("live"), name),
+            read_back(&folder.join(format!("a_{name}.hdf5")))
+        );
+    }
+    // Its samples are those of the file, also where it says that they are bad.
+    let all = OpenOptions { required_quality: Some(Vec::new()), ..OpenOptions::default() };
+    let bad = folder.join("live/H1/H-H1_REC-1400000003.25-0.25.gwf");
+    let (found, _) = whole(&mut *open(&bad, &all).unwrap());
+    let (expected, _) = whole(&mut *open(&folder.join("a_H1.hdf5"), &all).unwrap());
+    assert_eq!(found, expected[3 * 1024 + 256..3 * 1024 + 512]);
+    // Binaries are added as to noise, and their seconds marked.
+    let inject = format!("--f-low 30 --inject {EVENT}");
+    done(folder, &format!("simulate strain b.hdf5 {noise} {inject} -q"));
+    let added =
+        json(folder, &format!("simulate strain c.hdf5 {recorded} {inject} --mark-injections"));
+    let simulated = document(folder, "b.hdf5.truth.json");
+    assert_eq!(added["events"], simulated["events"]);
+    let marked = |path: &Path| bits(path, &OpenOptions::default()).unwrap().injections[0].1.clone();
+    for name in ["H1", "L1"] {
+        let [with, without] = ["c", "b"].map(|file| folder.join(format!("{file}_{name}.hdf5")));
+        assert_eq!(read_back(&with), read_back(&without));
+        let clear =
+            |bits: &[u32]| (0..bits.len()).filter(|n| bits[*n] & 1 == 0).collect::<Vec<_>>();
+        let duration_s = added["events"][0]["duration_s"].as_f64().unwrap();
+        let missing = |second: &usize| name == "L1" && (8..10).contains(second);
+        let seconds: Vec<usize> =
+            clear(&marked(&with)).into_iter().filter(|one| !missing(one)).collect();
+        assert_eq!(
+            (seconds.last(), seconds[0]),
+            (Some(&20), (20.5 - duration_s) as usize),
+            "{seconds:?}"
+        );
+        assert!(clear(&marked(&without)).iter().all(missing));
+    }
+    // A part of it, in frames.
+    let part = format!("simulate strain d.gwf {recorded} --start 1400000002 --length 5");
+    done(folder, &format!("{part} -q"));
+    let name = folder.join("H-d_H1-1400000002-5.gwf");
+    let channel = Some("H1:STRAIN".to_owned());
+    let (found, _) = whole(&mut *open(&name, &OpenOptions { channel, ..all }).unwrap());
+    assert_eq!(found, expected[2 * 1024..7 * 1024]);
+    for (words, word) in [
+        ("--recorded none.hdf5", "none.hdf5"),
+        ("--recorded a_H1.hdf5 --start 1399999999", "24 whole seconds from 1400000000"),
+        ("--recorded a_H1.hdf5 --length 25", "24 whole seconds"),
+        ("--recorded a_H1.hdf5 --seed 3", "--seed"),
+        ("--recorded a_H1.hdf5 --detectors L1", "--detectors"),
+        ("--recorded L1=a_H1.hdf5", "H1"),
+        ("--channel H1:STRAIN", "--recorded"),
+    ] {
+        let output = sidereal(folder, &format!("simulate strain x.hdf5 {words}"));
+        let text = stderr(&output);
+        assert!(!output.status.success() && text.contains(word), "{words}: {text}");
+    }
 }
 
 #[test]

@@ -17,28 +17,29 @@ use tempfile::TempDir;
 use super::live::{LONG, Running};
 use crate::common::{code, document, done, entries, fails, json, sidereal, stderr};
 
-const START: i64 = 1_400_000_000;
+pub(super) const START: i64 = 1_400_000_000;
 
 /// Strain of three detectors at a low rate, and two binaries.
-const NOISE: &str = "--detectors H1,L1,V1 --rate 1024 --seed 3 --start 1400000000";
+pub(super) const NOISE: &str = "--detectors H1,L1,V1 --rate 1024 --seed 3 --start 1400000000";
 const EARLY: &str =
     "--inject m1=30,m2=30,distance=900,ra=1.2,dec=-0.4,inclination=0.3,time=1400000014.3";
 const LATE: &str =
     "--inject m1=20,m2=10,distance=400,ra=0.2,dec=0.9,inclination=0.3,time=1400000025.7";
-const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256";
+pub(super) const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256";
 /// A threshold at which noise has events.
-const LOW: &str = "--threshold 3";
-const FRAMES: &str = "--frames H1=live/H1 --frames L1=live/L1 --frames V1=live/V1 --rate 1024";
+pub(super) const LOW: &str = "--threshold 3";
+pub(super) const FRAMES: &str =
+    "--frames H1=live/H1 --frames L1=live/L1 --frames V1=live/V1 --rate 1024";
 
 /// A folder with a table of two binaries.
-fn home() -> TempDir {
+pub(super) fn home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("binaries.csv"), "mass1,mass2\n30,30\n20,10\n").unwrap();
     home
 }
 
 /// Makes the folders of three detectors, without frames.
-fn folders(folder: &Path) {
+pub(super) fn folders(folder: &Path) {
     for name in ["H1", "L1", "V1"] {
         fs::create_dir_all(folder.join("live").join(name)).unwrap();
     }
@@ -55,7 +56,7 @@ fn printed(output: &Output) -> Vec<Value> {
 }
 
 /// Events without what depends on a background, loudest first.
-fn events(document: &Value) -> Vec<Value> {
+pub(super) fn events(document: &Value) -> Vec<Value> {
     let rows = document["events"].as_array().unwrap().iter().cloned();
     rows.map(|mut row| {
         for key in ["far_hz", "far_sigma", "far_per_year"] {
@@ -70,7 +71,7 @@ fn events(document: &Value) -> Vec<Value> {
 }
 
 /// The document of the only run.
-fn run(folder: &Path, output: &str) -> Value {
+pub(super) fn run(folder: &Path, output: &str) -> Value {
     let mut names = entries(&folder.join(output));
     assert!(names.remove("events.ndjson") && names.remove("gaps.ndjson"), "{names:?}");
     names.remove("background");
@@ -78,7 +79,7 @@ fn run(folder: &Path, output: &str) -> Value {
     document(&folder.join(output).join(names.pop_first().unwrap()), "events.json")
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < LONG, "{what}");
@@ -521,6 +522,7 @@ fn a_finished_bank_is_searched_and_gives_the_rate() {
         ),
         (format!("live spiir {frames} --bank bank.h5 --rate 2048"), "1024"),
         (format!("live spiir {frames} --bank bank.h5 --f-low 30"), "--f-low"),
+        (format!("live spiir {frames} --bank bank.h5 --f-stop 60"), "--f-stop"),
         (format!("live spiir {frames} --bank K1=bank.h5"), "--bank H1=BANK"),
     ];
     for (words, expected) in cases {

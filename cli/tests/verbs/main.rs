@@ -17,6 +17,8 @@ mod live_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_joined;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_recorded;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_spiir;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_voltages;

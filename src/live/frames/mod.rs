@@ -7,6 +7,7 @@ mod contents;
 mod folder;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct FrameFolder {
     pub folder: PathBuf,
     /// Channels to read.
     pub channels: Channels,
+    /// Whether files are removed once they have been read, or will not be.
+    pub removes: bool,
 }
 
 /// Patience with late frames.
@@ -476,6 +479,7 @@ struct Pending {
 struct Stream {
     detector: String,
     channels: Channels,
+    removes: bool,
     reading: Option<Reading>,
     /// Files by the start of their time.
     pending: BTreeMap<i64, Pending>,
@@ -493,6 +497,7 @@ impl Stream {
         Self {
             detector: given.detector.clone(),
             channels: given.channels.clone(),
+            removes: given.removes,
             reading: None,
             pending: BTreeMap::new(),
             taken: VecDeque::new(),
@@ -508,7 +513,12 @@ impl Stream {
         match self.pending.get_mut(&span.start.ns) {
             // The file that came last is used: it has replaced the other one, or both say the same.
             Some(before) => {
-                self.counts.repeated += u64::from(before.path != path);
+                if before.path != path {
+                    self.counts.repeated += 1;
+                    if self.removes {
+                        let _ = fs::remove_file(&before.path);
+                    }
+                }
                 (before.path, before.span, before.tried) = (path, span, None);
             }
             None => {
@@ -516,6 +526,16 @@ impl Stream {
                 self.pending.insert(span.start.ns, pending);
             }
         }
+    }
+
+    /// Takes the oldest file off the list.
+    fn pop(&mut self) -> Option<Pending> {
+        let (_, pending) = self.pending.pop_first()?;
+        if self.removes {
+            // The folder's owner may have removed it.
+            let _ = fs::remove_file(&pending.path);
+        }
+        Some(pending)
     }
 
     fn oldest(&self) -> Option<Gps> {
@@ -563,7 +583,7 @@ impl Stream {
                     grid.rate_hz,
                     grid.start.s()
                 );
-                self.pending.pop_first();
+                self.pop();
                 return Some(self.gap(span, Reason::OffGrid, Some(why), grid));
             }
             if age < wait {
@@ -579,7 +599,7 @@ impl Stream {
         }
         let fault = match self.read(&path, span, grid) {
             Ok(bad) => {
-                let at = self.pending.pop_first().map_or(now, |(_, pending)| pending.arrived);
+                let at = self.pop().map_or(now, |pending| pending.arrived);
                 return Some(self.frame(Arrived { at, span }, bad));
             }
             Err(fault) => fault,
@@ -595,7 +615,7 @@ impl Stream {
             Fault::Damaged(why) => (Reason::Damaged, Some(why)),
             Fault::Channel(why) | Fault::State(why) => (Reason::Channel, Some(why)),
         };
-        self.pending.pop_first();
+        self.pop();
         Some(self.gap(span, reason, why, grid))
     }
 
@@ -610,7 +630,7 @@ impl Stream {
             if is_next || span.start > next {
                 return;
             }
-            self.pending.pop_first();
+            self.pop();
             let overlaps = |other: &Span| other.start < span.end && span.start < other.end;
             match self.taken.iter().any(overlaps) {
                 true => self.counts.repeated += 1,
@@ -694,8 +714,6 @@ fn piece(next: Gps, end: Gps, grid: Grid) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::io::gwf::{GwfHeader, GwfWriter};
 
@@ -732,7 +750,8 @@ mod tests {
     fn stream(bits: Option<&[&str]>) -> Stream {
         let bits = bits.map(|bits| bits.iter().map(|bit| (*bit).to_owned()).collect());
         let channels = Channels { bits, ..Channels::default() };
-        Stream::new(&FrameFolder { detector: "H1".to_owned(), folder: PathBuf::new(), channels })
+        let detector = "H1".to_owned();
+        Stream::new(&FrameFolder { detector, folder: PathBuf::new(), channels, removes: false })
     }
 
     /// Takes the next block; returns its number of valid samples, and the reason of its gap.
@@ -784,7 +803,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let channels = Channels { bits: Some(Vec::new()), ..Channels::default() };
         let detector = "H1".to_owned();
-        let given = FrameFolder { detector, folder: home.path().to_path_buf(), channels };
+        let folder = home.path().to_path_buf();
+        let given = FrameFolder { detector, folder, channels, removes: false };
         let patience = Patience { wait: Duration::ZERO, give_up: Duration::ZERO };
         let mut streams = FrameStreams::open(&[given], RATE_HZ, patience).unwrap();
         // A leftover of another day, two frames, and a wrong name.
@@ -813,6 +833,39 @@ mod tests {
         look(&mut streams);
         assert!(streams.take(0).is_some());
         assert_eq!(streams.counts(0).late, 2);
+    }
+
+    #[test]
+    fn files_that_are_done_with_are_removed_where_asked() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let (mut keeping, mut removing) = (stream(Some(&[])), stream(Some(&[])));
+        removing.removes = true;
+        let mut paths = Vec::new();
+        for start in ["100", "100.5", "101", "103"] {
+            let (path, span) = frame(home.path(), start, "1", None);
+            keeping.arrived(path.clone(), span, now);
+            removing.arrived(path.clone(), span, now);
+            paths.push(path);
+        }
+        let there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
+        let blocks = |stream: &mut Stream| {
+            let block = |_| take(stream, now + WAIT, NEVER).unwrap();
+            (0..2).map(block).collect::<Vec<_>>()
+        };
+        let rate = RATE_HZ as usize;
+        assert_eq!(blocks(&mut keeping), [(rate, None), (rate, None)]);
+        assert_eq!(there(), [true; 4]);
+        // Those that were read, and the one that overlaps them; the one after the gap stays.
+        assert_eq!(blocks(&mut removing), [(rate, None), (rate, None)]);
+        assert_eq!(there(), [false, false, false, true]);
+        assert_eq!((removing.counts.frames, removing.counts.repeated), (2, 1));
+        // A copy under another name takes the place of the one that waits, which is not read again.
+        let copy = home.path().join("H-COPY-103-1.gwf");
+        fs::copy(&paths[3], &copy).unwrap();
+        let span = Span::of_name("H-COPY-103-1.gwf").unwrap();
+        removing.arrived(copy.clone(), span, now);
+        assert!(copy.exists() && !paths[3].exists());
     }
 
     #[test]
@@ -898,6 +951,7 @@ mod tests {
                 bits: Some(vec![bit.to_owned()]),
                 ..Channels::default()
             },
+            removes: false,
         };
         let open = |one| FrameStreams::open(&[one], RATE_HZ, patience).map(drop);
         assert!(open(given("CBC_CAT1", None)).is_ok());

@@ -1,9 +1,11 @@
-//! Gravitational-wave strain of several detectors: coloured Gaussian noise, binaries, glitches, gaps.
+//! Gravitational-wave strain of several detectors: coloured Gaussian noise or recorded strain, binaries, glitches, gaps.
 
 mod options;
+mod recorded;
 mod signal;
 
 use std::f64::consts::PI;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,12 +13,14 @@ use num_complex::Complex64;
 use rustfft::{Fft, FftPlanner};
 
 pub use options::{DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions};
+pub use recorded::Recorded;
 pub use signal::{DetectorTruth, InjectionTruth, Truth};
 
+use self::recorded::Played;
 use self::signal::{Products, Projection, Signal, SineGaussian, Spectrum};
 use super::random::{Key, Stream, fill_normal};
-use crate::error::Result;
-use crate::io::strain::{StrainHeader, StrainSource};
+use crate::error::{Error, Result};
+use crate::io::strain::{ALL_INJECTIONS, ALL_QUALITY, StrainHeader, StrainSource};
 use crate::view::check_length;
 
 /// Detectors of a simulation, and its ground truth.
@@ -31,6 +35,7 @@ pub struct Simulation {
 ///
 /// `x[n] = noise[n] + sum_i Re(factor_i h_i((n - p_i) / rate)) + glitches`
 ///
+/// - Recorded strain may take the place of the noise.
 /// - The noise is Gaussian and stationary, with the requested one-sided density smeared over 1/16 Hz. Below the
 ///   options' lowest frequency it falls to zero. Each detector's noise is independent.
 /// - A wave `h = h+ - i hx` is received as `F+ (1 + cos^2 i)/2 h+ + Fx cos i hx`, rotated by `exp(-2 i phase)`. The
@@ -49,25 +54,65 @@ pub struct Simulation {
 pub struct StrainSimulator {
     header: StrainHeader,
     detector: DetectorOptions,
-    noise: Option<Coloured>,
+    floor: Floor,
     signals: Vec<Signal>,
+    marks_injections: bool,
     glitches: Vec<SineGaussian>,
     next: u64,
+}
+
+/// Strain to which signals are added.
+enum Floor {
+    Silence,
+    Noise(Box<Coloured>),
+    Recorded(Box<Played>),
 }
 
 impl Simulation {
     /// Creates a simulation.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] naming the option that is out of range, a power spectrum that ends below the
+    /// [`Error::Parameter`] naming the option that is out of range, a power spectrum that ends below the
     /// Nyquist frequency, an event outside the data, or a binary without an inspiral in the band.
     pub fn new(options: &StrainOptions) -> Result<Self> {
         options.check()?;
-        let mut detectors: Vec<StrainSimulator> = options
-            .detectors
-            .iter()
-            .map(|detector| StrainSimulator::new(options, detector))
-            .collect();
+        let of = |detector| StrainSimulator::new(options, detector, Floor::Silence);
+        let mut detectors: Vec<StrainSimulator> = options.detectors.iter().map(of).collect();
+        if options.noise {
+            for (simulator, detector) in detectors.iter_mut().zip(&options.detectors) {
+                let StrainOptions { seed, rate_hz, lowest_hz, .. } = *options;
+                let noise = Coloured::new(seed, detector, rate_hz, lowest_hz);
+                simulator.floor = Floor::Noise(Box::new(noise));
+            }
+        }
+        Self::with_injections(options, detectors)
+    }
+
+    /// Creates a simulation of recorded strain, one recording for each detector, to which injections and faults are added. The
+    /// spectra of the options are those of the truth's ratios.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`]; [`Error::Format`] for a recording of another detector or rate, or that lacks some of the
+    /// time; [`Error::Parameter`] for a start that is no whole second, or another number of recordings.
+    pub fn of_recordings(options: &StrainOptions, recordings: Vec<Recorded>) -> Result<Self> {
+        options.check()?;
+        if recordings.len() != options.detectors.len() {
+            let rule = format!("there are {} detectors", options.detectors.len());
+            return Err(Error::parameter("recordings", recordings.len(), rule));
+        }
+        let mut detectors = Vec::new();
+        for (detector, recorded) in options.detectors.iter().zip(recordings) {
+            let played = Box::new(Played::new(recorded, detector.interferometer.name, options)?);
+            detectors.push(StrainSimulator::new(options, detector, Floor::Recorded(played)));
+        }
+        Self::with_injections(options, detectors)
+    }
+
+    /// Adds the injections of the options.
+    fn with_injections(
+        options: &StrainOptions,
+        mut detectors: Vec<StrainSimulator>,
+    ) -> Result<Self> {
         let mut injections = Vec::new();
         for injection in &options.injections {
             injections.push(inject(injection, options, &mut detectors)?);
@@ -119,8 +164,8 @@ fn inject(
 
 impl StrainSimulator {
     /// Creates one detector from checked options, without injections.
-    fn new(options: &StrainOptions, detector: &DetectorOptions) -> Self {
-        let StrainOptions { start, rate_hz, lowest_hz, .. } = *options;
+    fn new(options: &StrainOptions, detector: &DetectorOptions, floor: Floor) -> Self {
+        let StrainOptions { start, rate_hz, marks_injections, .. } = *options;
         let header = StrainHeader {
             path: PathBuf::from("simulation"),
             format: "simulation",
@@ -130,34 +175,72 @@ impl StrainSimulator {
             times: Some(options.times),
         };
         let glitch = |glitch| SineGaussian::new(glitch, detector, options);
-        let noise = || Coloured::new(options.seed, detector, rate_hz, lowest_hz);
         Self {
             header,
             detector: detector.clone(),
-            noise: options.noise.then(noise),
+            floor,
             signals: Vec::new(),
+            marks_injections,
             glitches: detector.glitches.iter().map(glitch).collect(),
             next: 0,
         }
     }
 
-    /// Returns the quality of a second, counted from the first sample.
+    /// Returns whether the strain is a recording, to which signals are added.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self.floor, Floor::Recorded(_))
+    }
+
+    /// Returns the quality of a second, counted from the first sample; a recorded second without the bits DATA and CBC_CAT1 is bad.
     pub fn quality(&self, second: u64) -> Quality {
-        self.detector.quality(second)
+        let own = match &self.floor {
+            Floor::Recorded(played) if !played.is_good(second) => Quality::Bad,
+            _ => Quality::Good,
+        };
+        own.max(self.detector.quality(second))
+    }
+
+    /// Returns GWOSC's data-quality and injection bits of seconds, counted from the first sample.
+    pub fn bits(&self, seconds: Range<u64>) -> [Vec<u32>; 2] {
+        let rate = u64::from(self.header.rate_hz);
+        seconds
+            .map(|second| {
+                let [mut quality, mut injections] = match &self.floor {
+                    Floor::Recorded(played) => played.bits(second),
+                    _ => [ALL_QUALITY, ALL_INJECTIONS],
+                };
+                match self.detector.quality(second) {
+                    Quality::Good => {}
+                    // The lowest bit means that data are present.
+                    Quality::Bad => quality &= 1,
+                    Quality::Missing => (quality, injections) = (0, 0),
+                }
+                let samples = second * rate..(second + 1) * rate;
+                let is_marked = |signal: &Signal| signal.reaches(samples.clone());
+                if self.marks_injections && self.signals.iter().any(is_marked) {
+                    // The lowest bit means that there is no injection of a binary.
+                    injections &= !1;
+                }
+                (quality, injections)
+            })
+            .unzip::<u32, u32, Vec<u32>, Vec<u32>>()
+            .into()
     }
 
     /// Writes the next samples as a file holds them: including those of bad quality, and NaN for missing ones.
     /// Returns their number; 0 at the end.
     ///
     /// # Errors
-    /// Those of generating the injected waves again; none is expected, because they were generated before.
+    /// Those of reading a recording, and of generating the injected waves again, of which none is expected, because they were
+    /// generated before.
     pub fn read_recorded(&mut self, samples: &mut [f64]) -> Result<usize> {
         let left = self.header.times.unwrap_or(0) - self.next;
         let times = left.min(samples.len() as u64) as usize;
         let samples = &mut samples[..times];
-        match &mut self.noise {
-            Some(noise) => noise.fill(self.next, samples),
-            None => samples.fill(0.0),
+        match &mut self.floor {
+            Floor::Silence => samples.fill(0.0),
+            Floor::Noise(noise) => noise.fill(self.next, samples),
+            Floor::Recorded(played) => played.fill(samples)?,
         }
         for signal in &mut self.signals {
             signal.add(self.next, self.header.rate_hz, samples)?;
@@ -197,7 +280,7 @@ impl StrainSource for StrainSimulator {
         let times = self.read_recorded(samples)?;
         let rate = u64::from(self.header.rate_hz);
         for (number, (x, valid)) in (from..).zip(samples.iter_mut().zip(valid)).take(times) {
-            *valid = self.detector.quality(number / rate) == Quality::Good;
+            *valid = self.quality(number / rate) == Quality::Good && x.is_finite();
             if !*valid {
                 *x = 0.0;
             }

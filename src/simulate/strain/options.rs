@@ -39,6 +39,8 @@ pub struct StrainOptions {
     pub lowest_hz: f64,
     /// Waves that reach all detectors.
     pub injections: Vec<Injection>,
+    /// Whether the injection bits mark the seconds that hold a part of a wave.
+    pub marks_injections: bool,
 }
 
 /// One detector, and the defects of its data.
@@ -144,6 +146,7 @@ impl StrainOptions {
             noise: true,
             lowest_hz: LOWEST_HZ,
             injections: Vec::new(),
+            marks_injections: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Signals of one detector: projected waves and glitches with sub-sample timing, and the ground truth.
 
 use std::f64::consts::{PI, SQRT_2, TAU};
+use std::ops::Range;
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
@@ -240,6 +241,11 @@ impl Signal {
         let position = Position::new(projection.gps, start, wave.rate_hz);
         let placed = Placed::new(position, wave.peak, wave.samples.len());
         Self { source: source.clone(), factor: projection.factor, placed, series: Vec::new() }
+    }
+
+    /// Returns whether a part of it is in these samples.
+    pub(super) fn reaches(&self, samples: Range<u64>) -> bool {
+        self.placed.first < samples.end as i64 && self.placed.end > samples.start as i64
     }
 
     /// Adds it to samples that start at number `start`.

@@ -1,6 +1,7 @@
-//! `sidereal simulate strain`: makes interferometers' strain with injected binaries.
+//! `sidereal simulate strain`: makes interferometers' strain with injected binaries, or adds them to recorded strain.
 
 mod play;
+mod recorded;
 mod signals;
 mod truth;
 
@@ -18,7 +19,8 @@ use sidereal::simulate::strain::{
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
-use self::play::{Play, bits};
+use self::play::{Play, description};
+use self::recorded::{RecordedArguments, Recordings};
 pub(crate) use self::signals::{Signals, detector};
 pub(crate) use self::truth::Document;
 use super::product::{self, Output, TRUTH, conclude};
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate strain bbh.hdf5 --start 1400000000 --length 64 \\\n      \
     --inject m1=30,m2=30,distance=800,ra=1.2,dec=-0.4,inclination=0.3,time=1400000040.2\n  \
     sidereal simulate strain --live /dev/shm/frames --length 3600 --injections events.csv --keep 300\n  \
+    sidereal simulate strain --live /dev/shm/frames --recorded H-H1.hdf5 --recorded L-L1.hdf5\n  \
     sidereal simulate strain many.hdf5 --length 4096 --injections events.csv --f-low 15\n\n\
     Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5; or frames for bbh.gwf:\n\
     H-bbh_H1-1400000000-64.gwf, with the channels H1:STRAIN, H1:DQMASK and H1:INJMASK. Angles are in\n\
@@ -45,7 +48,7 @@ const EXAMPLES: &str = "Examples:\n  \
     time is when its |h| peaks at the Earth's centre (GPS seconds); when it arrives at each detector, and\n\
     with which optimal SNR, stands in bbh.hdf5.truth.json. Masses are those seen here, redshifted.";
 
-/// Make the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise with binaries.
+/// Make the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise, or a recording, with binaries.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -64,17 +67,12 @@ pub(super) struct Arguments {
     /// Detectors: H1, L1, V1, K1, G1.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "H1,L1")]
     detectors: Vec<String>,
-    /// Time of the first sample, in whole GPS seconds.
-    #[arg(
-        long,
-        value_name = "GPS",
-        default_value_t = 1_400_000_000,
-        allow_negative_numbers = true
-    )]
-    start: i64,
-    /// Length in whole seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 64, allow_negative_numbers = true)]
-    length: u64,
+    /// Time of the first sample, in whole GPS seconds [default: 1400000000, or the first second of --recorded].
+    #[arg(long, value_name = "GPS", allow_negative_numbers = true)]
+    start: Option<i64>,
+    /// Length in whole seconds [default: 64, or all of --recorded].
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    length: Option<u64>,
     /// Sampling rate in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 4096)]
     rate: u32,
@@ -86,7 +84,12 @@ pub(super) struct Arguments {
     #[command(flatten)]
     noise: NoiseArguments,
     #[command(flatten)]
+    recorded: RecordedArguments,
+    #[command(flatten)]
     signals: Signals,
+    /// Mark injections as hardware injections: clear NO_CBC_HW_INJ in the seconds that hold a part of one.
+    #[arg(long, help_heading = "Signals")]
+    mark_injections: bool,
     #[command(flatten)]
     faults: Faults,
     #[command(flatten)]
@@ -116,33 +119,42 @@ struct Faults {
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.output.path();
-    let detectors = arguments.detectors()?;
+    let (options, recordings) = arguments.options()?;
+    let names = options.detectors.iter().map(|one| one.interferometer.name);
+    let truth = |simulation: &Simulation, places: &[PathBuf]| {
+        Document::new(&options, simulation, places, &arguments.noise.psd)
+    };
     if let Some(folder) = &arguments.play.live {
-        let options = arguments.options(&detectors)?;
-        let mut simulation = Simulation::new(&options)?;
-        let places: Vec<PathBuf> = detectors.iter().map(|one| folder.join(one.name)).collect();
-        let document = Document::new(&options, &simulation.truth, &places, &arguments.noise.psd);
+        let places: Vec<PathBuf> = names.map(|name| folder.join(name)).collect();
+        let mut simulation = simulation(&options, recordings)?;
+        let document = truth(&simulation, &places);
         let truth = product::product("simulate-strain", document, &arguments.inputs(), common)?;
         return arguments.play.run(&mut simulation.detectors, &places, &truth, common);
     }
-    let places = places(out, &detectors, arguments.start, arguments.length)?;
+    let places = places(out, names, &options)?;
     let existing = Existing::new(arguments.output.overwrite);
     let inputs = arguments.inputs();
     let writing = WritingFiles { option: "OUT", existing, inputs: &inputs, common };
     let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, TRUTH)]).collect();
     let files = Files::begin_all(out, &all, &writing)?;
-    let options = arguments.options(&detectors)?;
     // A sample has 8 bytes.
     let need = options.times.saturating_mul(8).saturating_mul(places.len() as u64);
     space::check(out, need, common)?;
-    let mut simulation = Simulation::new(&options)?;
-    let document = Document::new(&options, &simulation.truth, &places, &arguments.noise.psd);
+    let mut simulation = simulation(&options, recordings)?;
+    let document = truth(&simulation, &places);
     let begun = Instant::now();
     let paths: Vec<PathBuf> = places.iter().map(|place| files.file(place)).collect();
     write(&mut simulation.detectors, &paths, &options, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     let product = product::product("simulate-strain", document, &inputs, common)?;
     conclude(files, &product, common, || summary(&options, &places, elapsed_s, &product.document))
+}
+
+fn simulation(options: &StrainOptions, recordings: Option<Recordings>) -> Result<Simulation> {
+    match recordings {
+        Some(recordings) => Simulation::of_recordings(options, recordings.recorded),
+        None => Simulation::new(options),
+    }
 }
 
 fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &Document) -> String {
@@ -159,12 +171,12 @@ fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &D
 }
 
 /// Returns each detector's file; the detector's name goes before the extension.
-fn places(
+fn places<'a>(
     out: &Path,
-    detectors: &[&Interferometer],
-    start_s: i64,
-    length_s: u64,
+    detectors: impl Iterator<Item = &'a str>,
+    options: &StrainOptions,
 ) -> Result<Vec<PathBuf>> {
+    let (start_s, length_s) = (options.start.s(), options.times / u64::from(options.rate_hz));
     let ending = out.extension().map_or("hdf5".into(), |ending| ending.to_string_lossy());
     let (Some(stem), "hdf5" | "h5" | "gwf") = (out.file_stem(), &*ending) else {
         let rule = "strain is written as HDF5 or frames; name it .hdf5 or .gwf";
@@ -180,7 +192,7 @@ fn places(
         }
         _ => format!("{stem}_{detector}.{ending}"),
     };
-    Ok(detectors.iter().map(|one| out.with_file_name(name(one.name))).collect())
+    Ok(detectors.map(|one| out.with_file_name(name(one))).collect())
 }
 
 /// Writes all detectors' files; none has its final name before all are complete.
@@ -222,8 +234,11 @@ fn header(simulator: &StrainSimulator, options: &StrainOptions) -> NewStrain {
         start: options.start,
         rate_hz: options.rate_hz,
         samples: options.times,
-        description: format!("Simulated strain, seed {}", options.seed),
-        bits: Some(bits(simulator, 0..seconds)),
+        description: match simulator.is_recorded() {
+            true => description(simulator).to_owned(),
+            false => format!("{}, seed {}", description(simulator), options.seed),
+        },
+        bits: Some(simulator.bits(0..seconds)),
         is_compressed: true,
     }
 }
@@ -232,32 +247,51 @@ impl Arguments {
     /// Returns every input file.
     fn inputs(&self) -> Vec<PathBuf> {
         let signals = self.signals.injections.iter().chain(&self.signals.waveform).cloned();
-        signals.chain(self.noise.files()).collect()
+        signals.chain(self.noise.files()).chain(self.recorded.files()).collect()
     }
 
-    fn detectors(&self) -> Result<Vec<&'static Interferometer>> {
-        self.detectors.iter().map(|name| detector("--detectors", name)).collect()
-    }
-
-    fn options(&self, detectors: &[&'static Interferometer]) -> Result<StrainOptions> {
-        if !(1..=MAX_LENGTH_S).contains(&self.length) {
+    /// Returns the options of the simulation, and the recordings in the place of its noise.
+    fn options(&self) -> Result<(StrainOptions, Option<Recordings>)> {
+        let recordings = self.recorded.open()?;
+        let own = |all: &Recordings| (all.detectors.clone(), all.rate_hz);
+        let (detectors, rate_hz) = match recordings.as_ref().map(own) {
+            Some(own) => own,
+            None => {
+                let of = |name: &String| detector("--detectors", name);
+                (self.detectors.iter().map(of).collect::<Result<Vec<_>>>()?, self.rate)
+            }
+        };
+        let first_s = recordings.as_ref().map_or(1_400_000_000, |all| all.start_s);
+        let start_s = self.start.unwrap_or(first_s);
+        let rest_s = |all: &Recordings| {
+            let end_s = all.start_s.saturating_add_unsigned(all.length_s);
+            u64::try_from(end_s.saturating_sub(start_s)).unwrap_or(0)
+        };
+        let length_s = self.length.unwrap_or_else(|| recordings.as_ref().map_or(64, rest_s));
+        if let Some(all) = &recordings
+            && (start_s < all.start_s || length_s == 0 || length_s > rest_s(all))
+        {
+            let (first, length) = (all.start_s, all.length_s);
+            let found = format!("{length_s} s from {start_s} on");
+            let rule = format!("the recordings have {length} whole seconds from {first} on");
+            return Err(Error::parameter("--start and --length", found, rule));
+        }
+        if !(1..=MAX_LENGTH_S).contains(&length_s) {
             let rule = format!("it must be 1 to {MAX_LENGTH_S}");
-            return Err(Error::parameter("--length", self.length, rule));
+            return Err(Error::parameter("--length", length_s, rule));
         }
-        if !(0..3_700_000_000).contains(&self.start) {
-            return Err(Error::parameter(
-                "--start",
-                self.start,
-                "it must be 0 to 3.7e9 GPS seconds",
-            ));
+        if !(0..3_700_000_000).contains(&start_s) {
+            let rule = "it must be 0 to 3.7e9 GPS seconds";
+            return Err(Error::parameter("--start", start_s, rule));
         }
-        let times = self.length * u64::from(self.rate);
-        let start = Gps { ns: self.start * 1_000_000_000 };
-        let mut options = self.noise.options(detectors, start, self.rate, times)?;
+        let times = length_s * u64::from(rate_hz);
+        let start = Gps { ns: start_s * 1_000_000_000 };
+        let mut options = self.noise.options(&detectors, start, rate_hz, times)?;
         options.seed = self.seed;
+        options.marks_injections = self.mark_injections;
         self.signals.add(&mut options)?;
         self.faults.add(&mut options)?;
-        Ok(options)
+        Ok((options, recordings))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Strain played as frame files that are renamed into the folder of their detector, in real time.
 
 use std::fs;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,8 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use sidereal::io::atomic::AtomicFile;
-use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY, NewStrain, StrainSource, StrainWriter};
-use sidereal::simulate::strain::{Quality, StrainSimulator};
+use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
+use sidereal::simulate::strain::StrainSimulator;
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
@@ -24,6 +23,9 @@ const TRUTH: &str = "truth.json";
 
 /// Longest sleep between looks at requests to stop.
 const STEP: Duration = Duration::from_millis(50);
+
+/// Sleep between looks at the frames that a reader removes.
+const READER: Duration = Duration::from_millis(1);
 
 /// Options of playing.
 #[derive(Args, Clone, Debug)]
@@ -53,6 +55,11 @@ pub(super) struct Play {
         requires = "live"
     )]
     speed: f64,
+    /// Wait while a detector's folder holds this many frames that no reader has removed; 0 never waits.
+    ///
+    /// With --speed 0 and `live spiir --remove-frames`, strain is played as fast as it is searched.
+    #[arg(long, value_name = "FRAMES", default_value_t = 0, requires = "live")]
+    queue: usize,
     /// Remove frames that begin this many seconds or more before the newest one; 0 keeps all.
     #[arg(
         long,
@@ -97,7 +104,7 @@ impl Play {
         let begun = Instant::now();
         let mut number = 0;
         let mut samples = Vec::new();
-        let mut written: Vec<(Gps, PathBuf)> = Vec::new();
+        let mut written: Vec<Written> = Vec::new();
         loop {
             number += 1;
             let mut now = None;
@@ -116,13 +123,14 @@ impl Play {
                 let frame = Frame::new(simulator, (number - 1) * samples.len() as u64, count);
                 if now.is_none() {
                     self.wait(begun, number)?;
+                    self.wait_for_reader(&mut written, folders.len())?;
                 }
                 now = Some(frame.strain.start);
                 let path = folder.join(&frame.name);
                 let mut writer = StrainWriter::create(&path, &frame.strain)?;
                 writer.write(&samples[..count])?;
                 writer.finish()?;
-                written.push((frame.strain.start, path));
+                written.push(Written { start: frame.strain.start, path });
             }
             let Some(now) = now else { break };
             self.remove(&mut written, now);
@@ -156,18 +164,43 @@ impl Play {
         }
     }
 
+    /// Waits until a reader has removed enough frames.
+    fn wait_for_reader(&self, written: &mut Vec<Written>, detectors: usize) -> Result<()> {
+        if self.queue == 0 {
+            return Ok(());
+        }
+        // All detectors have equally many frames; the slowest reader decides.
+        while written.len() >= self.queue * detectors {
+            written.retain(|one| one.path.exists());
+            if written.len() < self.queue * detectors {
+                break;
+            }
+            interrupt::check()?;
+            sleep(READER);
+        }
+        Ok(())
+    }
+
     /// Removes frames that are old.
-    fn remove(&self, written: &mut Vec<(Gps, PathBuf)>, now: Gps) {
+    fn remove(&self, written: &mut Vec<Written>, now: Gps) {
         if self.keep == 0.0 {
-            written.clear();
+            if self.queue == 0 {
+                written.clear();
+            }
             return;
         }
-        let is_old = |(start, _): &(Gps, PathBuf)| now.seconds_since(*start) >= self.keep;
-        for (_, path) in written.extract_if(.., |one| is_old(one)) {
+        let is_old = |one: &mut Written| now.seconds_since(one.start) >= self.keep;
+        for Written { path, .. } in written.extract_if(.., is_old) {
             // A reader may have removed it.
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Frame that has been written, and may be there.
+struct Written {
+    start: Gps,
+    path: PathBuf,
 }
 
 /// Frame to write.
@@ -185,15 +218,16 @@ impl Frame {
         let length_s = count as f64 / f64::from(header.rate_hz);
         let detector = header.detector.clone();
         let site = detector.get(..1).unwrap_or_default();
-        let name = format!("{site}-{detector}_SIM-{}-{length_s}.gwf", start.s());
+        let tag = if simulator.is_recorded() { "REC" } else { "SIM" };
+        let name = format!("{site}-{detector}_{tag}-{}-{length_s}.gwf", start.s());
         let seconds = first / rate..(first + count as u64).div_ceil(rate);
         let strain = NewStrain {
             channel: None,
             start,
             rate_hz: header.rate_hz,
             samples: count as u64,
-            description: "Simulated strain".to_owned(),
-            bits: Some(bits(simulator, seconds)),
+            description: description(simulator).to_owned(),
+            bits: Some(simulator.bits(seconds)),
             is_compressed: false,
             detector,
         };
@@ -201,16 +235,6 @@ impl Frame {
     }
 }
 
-/// Returns the quality and injection bits of seconds from the start.
-pub(super) fn bits(simulator: &StrainSimulator, seconds: Range<u64>) -> [Vec<u32>; 2] {
-    let of = |good: u32, bad: u32| {
-        let of = move |second| match simulator.quality(second) {
-            Quality::Good => good,
-            Quality::Bad => bad,
-            Quality::Missing => 0,
-        };
-        seconds.clone().map(of).collect()
-    };
-    // The lowest bit means that data are present.
-    [of(ALL_QUALITY, 1), of(ALL_INJECTIONS, ALL_INJECTIONS)]
+pub(super) fn description(simulator: &StrainSimulator) -> &'static str {
+    if simulator.is_recorded() { "Recorded strain" } else { "Simulated strain" }
 }

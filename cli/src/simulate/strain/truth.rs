@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::simulate::strain::{
-    DetectorTruth, Injection, InjectionTruth, Quality, Source, StrainOptions, Truth,
+    DetectorTruth, Injection, InjectionTruth, Quality, Simulation, Source, StrainOptions,
+    StrainSimulator,
 };
 
 use crate::approximant::extrapolated;
@@ -20,6 +21,9 @@ pub(crate) struct Document {
     start_gps: f64,
     duration_s: f64,
     rate_hz: u32,
+    /// Present if recorded strain takes the place of noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<bool>,
     seed: u64,
     /// Power spectral densities as given on the command line.
     psd: Vec<String>,
@@ -98,7 +102,7 @@ struct Seconds {
 impl Document {
     pub(super) fn new(
         options: &StrainOptions,
-        truth: &Truth,
+        simulation: &Simulation,
         files: &[PathBuf],
         psd: &[String],
     ) -> Self {
@@ -106,7 +110,7 @@ impl Document {
         let files = names
             .zip(files)
             .map(|(name, file)| (name, with_final_names(&file.display().to_string())));
-        let pairs = options.injections.iter().zip(&truth.injections);
+        let pairs = options.injections.iter().zip(&simulation.truth.injections);
         let mut events: Vec<Event> = pairs.clone().map(|(put, is)| event(put, is)).collect();
         events.sort_by(|a, b| b.network_snr.total_cmp(&a.network_snr));
         let mut glitches = Vec::new();
@@ -132,6 +136,7 @@ impl Document {
             start_gps: options.start.s(),
             duration_s: options.times as f64 / f64::from(options.rate_hz),
             rate_hz: options.rate_hz,
+            recorded: simulation.detectors.iter().any(StrainSimulator::is_recorded).then_some(true),
             seed: options.seed,
             psd: psd.to_vec(),
             noise_low_hz: options.lowest_hz,
@@ -147,6 +152,10 @@ impl Document {
 
     /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
+        let added = self.events.len() + self.glitches.len() + self.bad_seconds.len();
+        if self.recorded.is_some() && added == 0 {
+            return "recorded strain alone".to_owned();
+        }
         list(&[
             (self.events.len(), "injection", "injections"),
             (self.glitches.len(), "glitch", "glitches"),

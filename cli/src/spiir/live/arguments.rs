@@ -47,6 +47,11 @@ pub(crate) struct LiveArguments {
     /// search begins with the oldest frame that lies within an hour of the next ones.
     #[arg(long, value_name = "NAME=FOLDER", required = true, help_heading = "Strain")]
     pub(super) frames: Vec<PathBuf>,
+    /// Remove each frame file once its strain has been read, or when it will not be.
+    ///
+    /// A run that is killed then has a gap from its last checkpoint on when it continues.
+    #[arg(long, help_heading = "Strain")]
+    pub(super) remove_frames: bool,
     /// Channels of the strain, separated by commas [default: the only floating-point channel of a detector, or the only one that
     /// ends in STRAIN].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
@@ -220,7 +225,7 @@ impl LiveArguments {
                 state: own(&self.state, &detector),
                 bits: bits.clone(),
             };
-            folders.push(FrameFolder { detector, folder, channels });
+            folders.push(FrameFolder { detector, folder, channels, removes: self.remove_frames });
         }
         for (option, names) in [("--channel", &self.channel), ("--state", &self.state)] {
             let prefix = |name: &str| name.split_once(':').map(|(own, _)| own.to_owned());
