@@ -58,12 +58,13 @@ def binary(time_gps, distance, m1=30, m2=30):
 def pictures():
     """Makes the pictures in docs/."""
     with tempfile.TemporaryDirectory() as folder:
+        # Five times real time: the background is there before the binaries are.
         strain = Strain(folder)
         browsers = [Browser(1280, 900), Browser(390, 844, dark=True, ratio=1, mobile=True)]
         for browser in browsers:
             browser.open(strain.page)
-        events = [*binary(START + 40.2, 700), *binary(START + 75.6, 500, 20, 10), *binary(START + 101.4, 900)]
-        sender = strain.play(180, *events, "--bad-seconds", "V1:60:64", "--gap-seconds", "L1:80:82")
+        events = [*binary(START + 520.2, 700), *binary(START + 555.6, 500, 20, 10), *binary(START + 581.4, 900)]
+        sender = strain.play(900, *events, "--bad-seconds", "V1:540:544", "--gap-seconds", "L1:560:562", "--speed", 5)
         time.sleep(120)
         loudest = "[...document.querySelectorAll('#events tbody tr')].sort((a, b) => Number(b.cells[2].textContent) - Number(a.cells[2].textContent))[0]"
         for browser, name in zip(browsers, ("strain_page.png", "strain_page_phone.png")):

@@ -77,7 +77,7 @@ def test_the_page_is_readable(browsers, strain, dark, mobile):
         assert late > 20 and late > 2 * early, (early, late)
         blank = "const blank = document.createElement('canvas'); blank.width = one.width; blank.height = one.height;"
         is_drawn = f"(one) => {{ {blank} return one.clientWidth > 0 && one.toDataURL() !== blank.toDataURL(); }}"
-        browser.wait(f"[...document.querySelectorAll('canvas')].filter({is_drawn}).length === 5")
+        browser.wait(f"[...document.querySelectorAll('canvas')].filter({is_drawn}).length === 6")
         contrast = browser.evaluate(FAINT)
         assert contrast["seen"] > 30 and not contrast["faint"], contrast
         assert browser.evaluate("run.spectra.length") == 3
@@ -95,10 +95,15 @@ def test_a_killed_search_is_not_warm_and_says_so(browsers, strain):
         before = json.loads(strain.get("/status"))["strain"]
         assert before["detectors"][0]["warm"] < 4
         browser.wait("document.getElementById('warming').textContent.includes('not warm yet')")
+        shown = browser.evaluate("[...run.events.values()].map((one) => [one.number, one.gps, one.history.length])")
+        assert shown
         time.sleep(10.5)
         strain.kill()
         browser.wait("document.getElementById('state').textContent.startsWith('No connection')")
         strain.start()
+        # The events are there again, with their states.
+        browser.wait(f"run.status && run.events.size >= {len(shown)}")
+        assert browser.evaluate("[...run.events.values()].map((one) => [one.number, one.gps, one.history.length])") == shown
         # The next frame lets it continue where it was.
         assert strain.play(10, "--speed", 0, start=START + 40).wait() == 0
         status = strain.wait(lambda status: status.get("strain", {}).get("detectors", [{}])[0].get("duration_s", 0) >= 50)

@@ -135,7 +135,7 @@ let drawPending = false;
 function draw() {
   if (drawPending || document.hidden) { return; }
   drawPending = true;
-  requestAnimationFrame(() => { drawPending = false; drawSpectra(); drawTracks(); });
+  requestAnimationFrame(() => { drawPending = false; drawSpectra(); drawTracks(); drawBackground(); });
 }
 
 function show(name, isThere) {
@@ -178,6 +178,20 @@ function drawTracks() {
   const [, high] = Plots.range(values, [0, 10]), low = Math.min(...values.filter(Number.isFinite));
   const span = Math.min(MOST_TRACKS, Math.max(30, end - run.tracks[0].second));
   Plots.lines(find("tracks"), series, [-span, 0], [Math.floor(low), Math.max(high, low + 1)], { x: ago("s"), unitY: "S/N" });
+}
+
+// Slides give the rate down to that of a few of their events; the rates of events follow from likelihood ratios and reach further.
+function drawBackground() {
+  const slid = run.status && run.status.strain ? run.status.strain.background : [];
+  show("background", slid.length > 1);
+  if (slid.length < 2) { return; }
+  const rated = [...run.events.values()].filter((one) => one.state === "final" && one.far_per_year > 0);
+  const curve = slid.map((one) => [one.ranking, Math.log10(one.per_year)]), dots = rated.map((one) => [one.ranking, Math.log10(one.far_per_year)]);
+  const all = [...curve, ...dots];
+  const least = (k) => Math.min(...all.map((point) => point[k])), most = (k) => Math.max(...all.map((point) => point[k]));
+  const x = [Math.floor(least(0)), Math.ceil(most(0) + 0.1)], y = [Math.floor(least(1) - 0.1), Math.ceil(most(1) + 0.5)];
+  const series = [{ points: curve, colour: shade(0) }, { points: dots, colour: shade(1), dots: 4 }];
+  Plots.lines(find("background"), series, x, y, { ticksY: decades(y, (digit, power) => `${digit}e${power}`), unitX: "ranking", unitY: "a year" });
 }
 
 function drawMaps() {
@@ -225,7 +239,7 @@ function connect() {
   on("status", showStatus);
   on("spectra", (lines) => { run.spectra = lines; draw(); });
   on("tracks", (lines) => { putTracks(lines); draw(); });
-  on("event", (entry) => { putEvent(entry); showEvents(); });
+  on("event", (entry) => { putEvent(entry); showEvents(); draw(); });
   on("missed", () => { events.close(); connect(); });
   events.onerror = () => reconnect(events);
 }

@@ -514,6 +514,11 @@ impl Viewer for Board {
         self.send("spectra", text);
     }
 
+    fn earlier(&self, lines: Vec<serde_json::Value>) {
+        // Readers may have come before the search continued.
+        self.strain.restore(lines).into_iter().for_each(|text| self.send("event", text));
+    }
+
     fn event(&self, line: &EventLine, around: AroundEvent) {
         let text = self.strain.add(line, around);
         self.send("event", text);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::json;
 use crate::plots::strain::constant_q;
@@ -34,11 +35,32 @@ struct Step {
     written_unix_s: f64,
 }
 
+/// Line of an event: one of this process, or one that an earlier process of the run wrote.
+#[derive(Clone, Serialize)]
+#[serde(untagged)]
+enum Line {
+    New(Box<EventLine>),
+    Earlier(Value),
+}
+
+impl Line {
+    /// Returns the folder of the run and the number of the event.
+    fn key(&self) -> (&str, u64) {
+        match self {
+            Self::New(line) => line.key(),
+            Self::Earlier(line) => (
+                line["observation"].as_str().unwrap_or_default(),
+                line["number"].as_u64().unwrap_or_default(),
+            ),
+        }
+    }
+}
+
 /// Event with the states that it has had.
 #[derive(Clone, Serialize)]
 struct EventEntry {
     #[serde(flatten)]
-    line: EventLine,
+    line: Line,
     history: Vec<Step>,
     /// Detectors of which there are maps.
     maps: Vec<String>,
@@ -74,6 +96,22 @@ struct State {
     events: VecDeque<EventEntry>,
 }
 
+impl State {
+    /// Puts the newest line of an event behind all others, with its earlier states; returns its text.
+    fn put(&mut self, mut entry: EventEntry) -> String {
+        let place = self.events.iter().position(|one| one.line.key() == entry.line.key());
+        if let Some(before) = place.and_then(|place| self.events.remove(place)) {
+            entry.history.splice(0..0, before.history);
+        }
+        let text = json::line(&entry).unwrap_or_default();
+        self.events.push_back(entry);
+        if self.events.len() > MOST_EVENTS {
+            self.events.pop_front();
+        }
+        text
+    }
+}
+
 /// Report of the search.
 #[derive(Clone)]
 pub(super) struct Reported {
@@ -98,7 +136,9 @@ impl StrainBoard {
     /// Returns the whole state; `None` without a search of strain.
     pub(super) fn hello(&self) -> Option<StrainHello> {
         let state = self.locked();
-        state.view.as_ref()?;
+        if state.view.is_none() && state.events.is_empty() {
+            return None;
+        }
         let (spectra, tracks) = (state.spectra.clone(), state.tracks.clone());
         Some(StrainHello { spectra, tracks, events: state.events.clone() })
     }
@@ -128,23 +168,29 @@ impl StrainBoard {
         let step = Step { state: line.state(), written_unix_s: line.written_unix_s() };
         let maps = around.parts.iter().map(|one| one.detector.clone()).collect();
         let mut state = self.locked();
-        let place = state.events.iter().position(|one| one.line.key() == line.key());
-        let before = place.and_then(|place| state.events.remove(place));
-        let mut history = before.map_or_else(Vec::new, |one| one.history);
-        history.push(step);
-        let around = Some(Arc::new(around));
-        let entry = EventEntry { line: line.clone(), history, maps, around };
-        let text = json::line(&entry).unwrap_or_default();
-        state.events.push_back(entry);
-        if state.events.len() > MOST_EVENTS {
-            state.events.pop_front();
-        }
+        let line = Line::New(Box::new(line.clone()));
+        let entry = EventEntry { line, history: vec![step], maps, around: Some(Arc::new(around)) };
+        let text = state.put(entry);
         let old = state.events.len().saturating_sub(MOST_AROUND);
         for entry in state.events.iter_mut().take(old) {
             entry.maps.clear();
             entry.around = None;
         }
         text
+    }
+
+    /// Takes lines of events that earlier processes of the run wrote, whose maps are gone; returns the texts of what is known of them.
+    pub(super) fn restore(&self, lines: Vec<Value>) -> Vec<String> {
+        let mut state = self.locked();
+        let mut texts = Vec::new();
+        for line in lines {
+            let Ok(own) = serde_json::from_value(line["state"].clone()) else { continue };
+            let written_unix_s = line["written_unix_s"].as_f64().unwrap_or_default();
+            let history = vec![Step { state: own, written_unix_s }];
+            let (line, maps) = (Line::Earlier(line), Vec::new());
+            texts.push(state.put(EventEntry { line, history, maps, around: None }));
+        }
+        texts
     }
 
     /// Returns the whitened strain about an event.

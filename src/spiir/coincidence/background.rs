@@ -100,6 +100,15 @@ impl Significance {
     }
 }
 
+/// Rate of accidental events of at least a ranking.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankedRate {
+    /// Ranking of an event.
+    pub ranking: f64,
+    /// Rate in time in which events are possible.
+    pub rate_hz: f64,
+}
+
 /// Background of a live search.
 ///
 /// | quantity | from |
@@ -346,6 +355,20 @@ impl OnlineBackground {
         let sets = self.live_s.iter().enumerate();
         let own = sets.filter(|(set, _)| set.count_ones() as usize >= least);
         own.map(|(_, own)| own).sum()
+    }
+
+    /// Returns the rate of events of the time slides of at least each ranking that has some, by ascending ranking. Events of the
+    /// strain itself are ordered by their likelihood ratios, of which the ranking is only a part.
+    pub fn slid_rates(&self) -> Vec<RankedRate> {
+        let live_s = (SLIDES as f64 * self.livetime_s()).max(1.0);
+        let mut events = 0.0;
+        let mut rates = Vec::new();
+        for bin in (0..RANKINGS).rev().filter(|bin| self.events[*bin] > 0.0) {
+            events += self.events[bin];
+            rates.push(RankedRate { ranking: bin as f64 * RANKING_STEP, rate_hz: events / live_s });
+        }
+        rates.reverse();
+        rates
     }
 
     /// Returns the number of triggers of a detector in the background, with old ones counting less.
@@ -662,6 +685,22 @@ mod tests {
         // Of the other template nothing is known.
         let other = Event { template: 1, ..event([6.0, 6.0]) };
         assert_eq!(background.significance(&other), None);
+    }
+
+    #[test]
+    fn rates_of_slides_are_those_of_events_of_at_least_a_ranking() {
+        let mut background = background();
+        background.events.fill(0.0);
+        (background.events[60], background.events[62]) = (8.0, 2.0);
+        let live_s = 4.0 * background.livetime_s();
+        let expected = [(6.0, 10.0 / live_s), (6.2, 2.0 / live_s)];
+        let slid = background.slid_rates();
+        assert_eq!(slid.len(), 2);
+        for (own, (ranking, rate_hz)) in slid.iter().zip(expected) {
+            assert!((own.ranking - ranking).abs() < 1e-9, "{own:?}");
+            assert!((own.rate_hz / rate_hz - 1.0).abs() < 1e-12, "{own:?}");
+        }
+        assert!(OnlineBackground::new(options()).unwrap().slid_rates().is_empty());
     }
 
     #[test]

@@ -10,7 +10,8 @@ use super::trigger::{Trigger, reweighted};
 use crate::error::{Error, Result};
 use crate::units::Gps;
 pub use background::{
-    BackgroundOptions, MASS_EDGES_MSUN, MEMORY_S, OnlineBackground, SIGNAL_HZ, Significance, VETO_S,
+    BackgroundOptions, MASS_EDGES_MSUN, MEMORY_S, OnlineBackground, RankedRate, SIGNAL_HZ,
+    Significance, VETO_S,
 };
 pub use online::{Change, Coincider, Published, State};
 pub use search::{search, search_on};

@@ -22,6 +22,9 @@ use crate::spiir::background::RatedRow;
 const EVENTS: &str = "events.ndjson";
 const GAPS: &str = "gaps.ndjson";
 
+/// Bytes of the lines of events that a run that continues shows: some hundred events.
+const LATEST_BYTES: u64 = 1 << 20;
+
 /// State of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -155,6 +158,19 @@ impl Appended {
         Ok(text[..whole].iter().filter(|letter| **letter == b'\n').count())
     }
 
+    /// Returns the whole lines among the last bytes.
+    fn last_lines(&self, bytes: u64) -> Result<Vec<String>> {
+        let failed = |error| Error::io(&self.path, error);
+        let from = self.bytes()?.saturating_sub(bytes);
+        let mut text = Vec::new();
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(from)).map_err(failed)?;
+        file.read_to_end(&mut text).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
+        // The first line is a part of one, unless it is that of the file.
+        Ok(text.lines().skip(usize::from(from > 0)).map(str::to_owned).collect())
+    }
+
     fn line(&mut self, text: &str) -> Result<()> {
         let written = self.file.write_all(format!("{text}\n").as_bytes());
         written.map_err(|error| Error::io(&self.path, error))
@@ -200,6 +216,17 @@ impl Lines {
             true => Ok(0),
             false => self.events.lines_from(byte),
         }
+    }
+
+    /// Returns the latest lines of events of this run.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn latest(&self) -> Result<Vec<serde_json::Value>> {
+        let lines = self.events.last_lines(LATEST_BYTES)?;
+        let parsed = lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+        let is_own = |line: &serde_json::Value| line["observation"] == *self.observation;
+        Ok(parsed.filter(is_own).collect())
     }
 
     /// Saves what the lines so far leave.

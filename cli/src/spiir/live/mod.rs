@@ -291,6 +291,9 @@ impl Live {
                 self.lines.write(change, row(change, &self.search, &self.names))?;
             }
         }
+        if let Some(viewer) = &self.viewer {
+            viewer.earlier(self.lines.latest()?);
+        }
         Ok(())
     }
 

@@ -9,8 +9,8 @@ use sidereal::geometry::tai_utc_s;
 use sidereal::live::frames::{Arrived, FrameStreams, Reason};
 use sidereal::math::PowerSpectrum;
 use sidereal::pipeline::cbc::{OnlineSearch, WhitenedPart, horizon_mpc};
-use sidereal::spiir::coincidence::Event;
-use sidereal::units::{Gps, SECONDS_PER_DAY};
+use sidereal::spiir::coincidence::{Event, RankedRate};
+use sidereal::units::{Gps, SECONDS_PER_DAY, SECONDS_PER_YEAR};
 
 use super::document::GapRow;
 use super::lines::EventLine;
@@ -48,6 +48,15 @@ pub(crate) struct StrainView {
     pub(crate) event_latency_s: Option<f64>,
     /// Whether a background gives events false-alarm rates.
     pub(crate) has_background: bool,
+    /// Rate of events of at least a ranking in the time slides of the background.
+    pub(crate) background: Vec<RankedRow>,
+}
+
+/// Rate of accidental events of at least a ranking.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct RankedRow {
+    pub(crate) ranking: f64,
+    pub(crate) per_year: f64,
 }
 
 /// State of a detector.
@@ -145,6 +154,9 @@ pub(crate) trait Viewer: Send + Sync {
 
     /// Takes the spectra of all detectors.
     fn spectra(&self, spectra: Vec<SpectrumLine>);
+
+    /// Takes lines of events that earlier processes of the run wrote, before all others.
+    fn earlier(&self, lines: Vec<serde_json::Value>);
 
     /// Takes the line of an event, with whitened strain about it.
     fn event(&self, line: &EventLine, around: AroundEvent);
@@ -247,6 +259,7 @@ impl Views {
             retracted: counts.retracted,
             event_latency_s: self.event_latency_s,
             has_background: search.background().livetime_s() > 0.0,
+            background: search.background().slid_rates().into_iter().map(ranked).collect(),
         };
         viewer.strain(view, self.tracks(search));
     }
@@ -322,6 +335,11 @@ impl Views {
         let parts = names.iter().enumerate().filter_map(part).collect();
         viewer.event(line, AroundEvent { parts, gps: event.gps });
     }
+}
+
+fn ranked(RankedRate { ranking, rate_hz }: RankedRate) -> RankedRow {
+    let round = |value: f64, steps: f64| (value * steps).round() / steps;
+    RankedRow { ranking: round(ranking, 10.0), per_year: round(rate_hz * SECONDS_PER_YEAR, 10.0) }
 }
 
 /// Numbers of events.
