@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
 use num_complex::Complex64;
-use rustfft::FftPlanner;
 
 use super::options::Whitening;
 use super::strain::Strain;
@@ -91,59 +91,83 @@ pub fn waveforms(
 /// # Errors
 /// As [`Designer::new`]; [`Error::Parameter`] without templates, [`Error::Unavailable`] when none is left.
 pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result<Bank> {
+    design_each(source, psd, threads, |waveform| Ok(Cow::Borrowed(waveform)))
+}
+
+/// Designs a bank from what `change` makes of each waveform, which exists only while its filters are designed.
+fn design_each<'a>(
+    source: &'a Source,
+    psd: &PowerSpectrum,
+    threads: &Threads,
+    change: impl Fn(&'a Waveform) -> Result<Cow<'a, Waveform>> + Sync,
+) -> Result<Bank> {
+    type Made = Result<std::result::Result<BankTemplate, LeftOut>>;
     let _span = trace::span(Work::Compute, "fits");
     let Some(first) = source.waveforms.first() else {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
     };
     let designer = Designer::new(psd, &source.options, first.rate_hz)?;
-    let mut rows: Vec<(usize, Option<std::result::Result<BankTemplate, LeftOut>>)> =
+    let mut rows: Vec<(usize, Option<Made>)> =
         (0..source.waveforms.len()).map(|index| (index, None)).collect();
     let mut scratch = vec![(); threads.count()];
     threads.for_each_chunk(&mut scratch, &mut rows, 1, |_, _, row| {
         for (index, made) in row {
-            *made = Some(designer.design(&source.waveforms[*index]));
+            let changed = change(&source.waveforms[*index]);
+            *made = Some(changed.map(|waveform| designer.design(&waveform)));
         }
     });
-    let made = rows.into_iter().filter_map(|(_, made)| made);
-    Bank::of(made, psd, &source.options, first.rate_hz)
+    let made = rows.into_iter().filter_map(|(_, made)| made).collect::<Result<Vec<_>>>()?;
+    Bank::of(made.into_iter(), psd, &source.options, first.rate_hz)
 }
 
 /// Phase correction of waveforms for a minimum-phase whitener, so that templates match the whitened strain.
 #[derive(Debug)]
 struct PhaseCorrection {
-    whitener: Whitener,
-    /// Length of its impulse response in samples.
+    /// Phase factors of the frequencies from 0 to Nyquist, by the length of the transform.
+    phases: BTreeMap<usize, Vec<Complex64>>,
+    /// Length of the whitener's impulse response in samples.
     tail: usize,
+    transforms: Transforms,
 }
 
 impl PhaseCorrection {
-    /// Builds the correction for a whitener with these options and a fixed spectrum; `None` for a zero-phase whitener.
-    fn new(options: &Options, psd: Psd) -> Result<Option<Self>> {
+    /// Builds the correction of waveforms for a whitener with these options and a fixed spectrum; `None` for a zero-phase
+    /// whitener.
+    fn new(options: &Options, psd: Psd, waveforms: &[Waveform]) -> Result<Option<Self>> {
         let Method::MinimumPhase { taps_s } = options.method else { return Ok(None) };
         let tail = (taps_s * f64::from(options.rate_hz)).ceil() as usize;
         let whitener = Whitener::new(Options { psd, ..options.clone() })?;
-        Ok(Some(Self { whitener, tail }))
+        let phase = |gain: Complex64| {
+            let size = gain.norm();
+            if size > 0.0 { gain / size } else { Complex64::new(1.0, 0.0) }
+        };
+        let mut phases = BTreeMap::new();
+        for waveform in waveforms {
+            let points = (waveform.samples.len() + tail).next_power_of_two();
+            if let Entry::Vacant(vacant) = phases.entry(points) {
+                let response = whitener.response(points)?;
+                vacant.insert(response.into_iter().map(phase).collect());
+            }
+        }
+        Ok(Some(Self { phases, tail, transforms: Transforms::default() }))
     }
 
     /// Returns the waveform with the whitener's phase response applied; its peak time stays.
     fn apply(&self, waveform: &Waveform) -> Result<Waveform> {
         let used = waveform.samples.len() + self.tail;
         let points = used.next_power_of_two();
-        let response = self.whitener.response(points)?;
         let mut samples = waveform.samples.clone();
         samples.resize(points, Complex64::default());
-        let mut planner = FftPlanner::new();
-        planner.plan_fft_forward(points).process(&mut samples);
+        self.transforms.forward(&mut samples);
+        let phases = &self.phases[&points];
         for (bin, value) in samples.iter_mut().enumerate() {
             let positive = bin.min(points - bin);
-            let gain = response[positive];
-            let size = gain.norm();
-            let phase = if size > 0.0 { gain / size } else { Complex64::new(1.0, 0.0) };
+            let phase = phases[positive];
             // The impulse response is real, so negative frequencies are conjugates.
             *value *= if bin == positive { phase } else { phase.conj() };
             *value /= points as f64;
         }
-        planner.plan_fft_inverse(points).process(&mut samples);
+        self.transforms.inverse(&mut samples);
         samples.truncate(used);
         if samples.iter().any(|h| !h.is_finite()) {
             let rule = "its whitened samples must be finite";
@@ -199,15 +223,15 @@ pub(super) fn design_whitened(
 ) -> Result<Bank> {
     let Some(first) = source.waveforms.first() else { return design(source, psd, threads) };
     let whitener = whitening.options(first.rate_hz, psd, source.options.f_low_hz);
-    match PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()))? {
+    match PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()), &source.waveforms)? {
         None => design(source, psd, threads),
         Some(correction) => {
-            let corrected = source.waveforms.iter().map(|waveform| correction.apply(waveform));
-            let waveforms = corrected.collect::<Result<_>>()?;
-            design(&Source { waveforms, options: source.options.clone() }, psd, threads)
+            let correct = |waveform| Ok(Cow::Owned(correction.apply(waveform)?));
+            design_each(source, psd, threads, correct)
         }
     }
 }
+
 /// Removes from each detector's bank the templates that another bank leaves out, if all were designed from the same
 /// number of templates.
 ///
