@@ -113,6 +113,22 @@ fn triggers_are_what_their_definition_says_and_do_not_depend_on_splits() {
 }
 
 #[test]
+fn triggers_do_not_depend_on_the_threads() {
+    let (z, shapes) = smooth_noise(53, 3000, 4);
+    let options = TriggerOptions { threshold: 2.5, ..TriggerOptions::new(1000) };
+    let valid = vec![true; 3000];
+    let expected = whole(&mut finder(&options, &shapes), &z, &valid);
+    assert!(expected.len() > 100, "{}", expected.len());
+    let mut random = Random::new(5);
+    for threads in 2..5 {
+        let plan = Plan::new(options.clone(), shapes.clone()).expect("a plan");
+        let mut finder = Finder::new(plan, &Backend::best(threads)).expect("a finder");
+        let found = in_blocks(&mut finder, &z, &valid, || 1 + random.below(700));
+        assert_eq!(found, expected, "{threads} threads");
+    }
+}
+
+#[test]
 fn a_reset_forgets_and_wrong_shapes_are_refused() {
     let (z, shapes) = smooth_noise(2, 3000, 3);
     let options = TriggerOptions { threshold: 2.5, ..TriggerOptions::new(1000) };

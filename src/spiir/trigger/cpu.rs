@@ -1,10 +1,14 @@
 //! Peak search on the host.
 
+use std::ops::Range;
+
 use num_complex::Complex;
 
 use super::gate::Gate;
 use super::measure::{Measure, Peak, Series, power};
 use super::plan::{Plan, Ratios, Trigger};
+use crate::backend::simd::{Level, leveled};
+use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 use crate::view::check_memory;
@@ -12,13 +16,18 @@ use crate::view::check_memory;
 /// Samples compared with the threshold at a time.
 const TOGETHER: usize = 64;
 
+/// Templates that a thread takes at a time.
+const GROUP: usize = 16;
+
 /// State of the search of one stream.
 #[derive(Debug)]
 pub(super) struct Engine {
+    level: Level,
+    threads: Threads,
     /// Position of each autocorrelation's maximum relative to its middle, in samples.
     shifts: Vec<f32>,
     gate: Gate,
-    measure: Measure,
+    workers: Vec<Worker>,
     /// Samples received, and samples decided.
     known: u64,
     decided: u64,
@@ -29,18 +38,46 @@ pub(super) struct Engine {
     first: u64,
 }
 
+/// Buffers of a thread.
+#[derive(Debug)]
+struct Worker {
+    measure: Measure,
+    /// Whether any of as many samples as are compared at a time reaches the threshold.
+    marks: Vec<bool>,
+    triggers: Vec<Trigger>,
+}
+
+/// Move of every template's last samples: those from the old tail and the whole block, or the end of the block.
+#[derive(Clone, Copy)]
+struct Move {
+    kept: usize,
+    times: usize,
+    /// Samples that are needed, and those of them from the old tail.
+    needed: usize,
+    old: usize,
+    /// Whether the block fits after the old tail.
+    fits: bool,
+}
+
 impl Engine {
-    pub(super) fn new(plan: &Plan) -> Result<Self> {
+    pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
         // Twice what is needed, so that the tails move to the fronts of their rows only once per `back + latency`
         // samples.
         let capacity = (plan.back + plan.latency()) * 2;
         let bytes = capacity.checked_mul(plan.templates() * size_of::<Complex<f32>>());
         check_memory("the last signal-to-noise ratios of all templates", bytes)?;
         let measure = Measure::new(plan.half);
+        let shifts = plan.autocorrelations().iter().map(|one| measure.shift(one)).collect();
+        let worker = |_| {
+            let measure = Measure::new(plan.half);
+            Worker { measure, marks: Vec::new(), triggers: Vec::new() }
+        };
         Ok(Self {
-            shifts: plan.autocorrelations().iter().map(|one| measure.shift(one)).collect(),
+            level,
+            threads: threads.clone(),
+            shifts,
             gate: Gate::new(plan.pad),
-            measure,
+            workers: (0..threads.count()).map(worker).collect(),
             known: 0,
             decided: 0,
             tails: vec![Complex::default(); capacity * plan.templates()],
@@ -69,15 +106,22 @@ impl Engine {
         self.gate.push(valid);
         let known = self.known + ratios.times as u64;
         let until = known.saturating_sub(plan.latency() as u64).max(self.decided);
-        self.search(plan, ratios, until, triggers);
-        self.keep(ratios, until.saturating_sub(plan.back as u64));
+        let from = until.saturating_sub(plan.back as u64);
+        let moved = self.moved(ratios.times, from);
+        self.search(plan, ratios, until, Some(moved), triggers);
+        if moved.needed > moved.times && moved.fits {
+            self.kept += moved.times;
+        } else {
+            (self.kept, self.first) = (moved.needed, from);
+        }
         (self.known, self.decided) = (known, until);
         self.gate.forget(until);
     }
 
     pub(super) fn flush(&mut self, plan: &Plan, triggers: &mut Vec<Trigger>) {
         self.gate.end();
-        self.search(plan, Ratios { z: &[], stride: 0, times: 0 }, self.known, triggers);
+        let none = Ratios { z: &[], stride: 0, times: 0 };
+        self.search(plan, none, self.known, None, triggers);
         self.reset();
     }
 
@@ -115,63 +159,103 @@ impl Engine {
         self.gate.load(from, self.known, self.decided)
     }
 
-    /// Decides all samples before `until`.
-    fn search(&mut self, plan: &Plan, ratios: Ratios<'_>, until: u64, triggers: &mut Vec<Trigger>) {
-        let (begin, threshold, window) = (triggers.len(), plan.threshold(), plan.window as u64);
-        for (template, autocorrelation) in plan.autocorrelations().iter().enumerate() {
-            let tail = &self.tails[template * self.capacity..][..self.kept];
-            let series = Series { first: self.first, tail, block: ratios.row(template) };
-            for (first, piece) in series.pieces(self.decided, until) {
-                for (index, chunk) in piece.chunks(TOGETHER).enumerate() {
-                    if !reaches(chunk, threshold) {
-                        continue;
-                    }
-                    let first = first + (index * TOGETHER) as u64;
-                    for sample in first..first + chunk.len() as u64 {
-                        if self.gate.is_open(sample) && is_peak(&series, sample, threshold, window)
-                        {
-                            let shift = self.shifts[template];
-                            let Peak { offset, z, xi2 } =
-                                self.measure.peak(&series, sample, autocorrelation, shift);
-                            let template = template as u32;
-                            triggers.push(Trigger { template, sample, offset, z, xi2 });
-                        }
+    /// Returns the move that retains the samples from number `from` on, after a block of `times` samples.
+    fn moved(&self, times: usize, from: u64) -> Move {
+        let needed = (self.known + times as u64 - from) as usize;
+        let (kept, old) = (self.kept, needed.saturating_sub(times));
+        Move { kept, times, needed, old, fits: kept + times <= self.capacity }
+    }
+
+    /// Decides all samples before `until`, and then retains the last ones.
+    fn search(
+        &mut self,
+        plan: &Plan,
+        ratios: Ratios<'_>,
+        until: u64,
+        moved: Option<Move>,
+        triggers: &mut Vec<Trigger>,
+    ) {
+        let Self { level, threads, shifts, gate, workers, tails, capacity, .. } = self;
+        let (gate, kept, first, decided) = (&*gate, self.kept, self.first, self.decided);
+        threads.for_each_chunk(workers, tails, GROUP * *capacity, |worker, group, tails| {
+            for (place, row) in tails.chunks_exact_mut(*capacity).enumerate() {
+                let template = group * GROUP + place;
+                let block = ratios.row(template);
+                let series = Series { first, tail: &row[..kept], block };
+                let shift = shifts[template];
+                worker.search(plan, *level, template, shift, &series, gate, decided..until);
+                if let Some(moved) = moved {
+                    moved.retain(row, block);
+                }
+            }
+        });
+        let begin = triggers.len();
+        workers.iter_mut().for_each(|worker| triggers.append(&mut worker.triggers));
+        triggers[begin..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
+    }
+}
+
+impl Worker {
+    /// Decides a template's samples.
+    fn search(
+        &mut self,
+        plan: &Plan,
+        level: Level,
+        template: usize,
+        shift: f32,
+        series: &Series<'_>,
+        gate: &Gate,
+        samples: Range<u64>,
+    ) {
+        let (threshold, window) = (plan.threshold(), plan.window as u64);
+        let autocorrelation = &plan.autocorrelations()[template];
+        for (first, piece) in series.pieces(samples.start, samples.end) {
+            self.marks.clear();
+            self.marks.resize(piece.len().div_ceil(TOGETHER), false);
+            mark(level, piece, threshold, &mut self.marks);
+            let marked = piece.chunks(TOGETHER).zip((first..).step_by(TOGETHER)).zip(&self.marks);
+            for ((chunk, first), _) in marked.filter(|(_, mark)| **mark) {
+                for (sample, z) in (first..).zip(chunk) {
+                    let is_loud = z.norm_sqr() >= threshold && gate.is_open(sample);
+                    if is_loud && is_peak(series, sample, threshold, window) {
+                        let Peak { offset, z, xi2 } =
+                            self.measure.peak(series, sample, autocorrelation, shift);
+                        let template = template as u32;
+                        self.triggers.push(Trigger { template, sample, offset, z, xi2 });
                     }
                 }
             }
         }
-        triggers[begin..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
     }
+}
 
-    /// Retains the samples from number `from` on.
-    fn keep(&mut self, ratios: Ratios<'_>, from: u64) {
-        let times = ratios.times;
-        let needed = (self.known + times as u64 - from) as usize;
-        let old = needed.saturating_sub(times);
-        let fits = self.kept + times <= self.capacity;
-        for (template, row) in self.tails.chunks_exact_mut(self.capacity).enumerate() {
-            let block = ratios.row(template);
-            if needed <= times {
-                row[..needed].copy_from_slice(&block[times - needed..]);
-            } else if fits {
-                row[self.kept..][..times].copy_from_slice(block);
-            } else {
-                row.copy_within(self.kept - old..self.kept, 0);
-                row[old..needed].copy_from_slice(block);
-            }
-        }
-        if needed > times && fits {
-            self.kept += times;
+impl Move {
+    /// Moves the last samples of a template.
+    fn retain(self, row: &mut [Complex<f32>], block: &[Complex<f32>]) {
+        let Self { kept, times, needed, old, fits } = self;
+        if needed <= times {
+            row[..needed].copy_from_slice(&block[times - needed..]);
+        } else if fits {
+            row[kept..][..times].copy_from_slice(block);
         } else {
-            (self.kept, self.first) = (needed, from);
+            row.copy_within(kept - old..kept, 0);
+            row[old..needed].copy_from_slice(block);
         }
     }
 }
 
-/// Tells whether any `|z|^2` reaches the threshold. The loop has no early exit, so that the compiler vectorizes it.
-fn reaches(chunk: &[Complex<f32>], threshold: f32) -> bool {
+leveled!(
+    /// Marks the parts of [`TOGETHER`] samples in which any `|z|^2` reaches the threshold.
+    mark, mark_all, (piece: &[Complex<f32>], threshold: f32, marks: &mut [bool])
+);
+
+#[inline(always)]
+fn mark_all(piece: &[Complex<f32>], threshold: f32, marks: &mut [bool]) {
+    // The inner loop has no early exit, so that the compiler vectorizes it.
     let reaches = |any: u32, z: &Complex<f32>| any | u32::from(z.norm_sqr() >= threshold);
-    chunk.iter().fold(0, reaches) != 0
+    for (chunk, mark) in piece.chunks(TOGETHER).zip(marks) {
+        *mark = chunk.iter().fold(0, reaches) != 0;
+    }
 }
 
 /// Tells whether `|z|^2` at `sample` is at least the threshold and the maximum within the window, the earliest of

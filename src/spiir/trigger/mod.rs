@@ -8,6 +8,8 @@ mod plan;
 
 use crate::backend::Backend;
 use crate::backend::cuda::Stream;
+use crate::backend::simd::Level;
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::check_length;
@@ -38,11 +40,11 @@ enum Engine {
 /// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
 ///
 /// # Numerics
-/// Triggers are ordered by sample, then template, and do not depend on how the stream was split. Values that are not
-/// finite count as 0. A GPU finds the same samples; offset, amplitude and xi-squared are summed in another order and
+/// Triggers are ordered by sample, then template, and do not depend on how the stream was split, nor on the threads.
+/// Values that are not finite count as 0. A GPU finds the same samples; offset, amplitude and xi-squared are summed in another order and
 /// agree within some parts in a million.
 /// # Real time
-/// After its longest block, a call allocates only to grow the trigger list. On a GPU, [`Finder::enqueue`] decides 16384
+/// After its longest block, a call allocates only to grow lists of triggers. On a GPU, [`Finder::enqueue`] decides 16384
 /// samples per launch, or fewer if the triggers of all templates would not fit in 32 MiB. Two launches
 /// may be in flight: before one is queued, the last but one must have finished, also within a block that takes more
 /// than two.
@@ -62,8 +64,12 @@ impl Finder {
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = match backend {
             Backend::Cuda(device, _) => Engine::Cuda(Box::new(cuda::Engine::new(&plan, device)?)),
-            Backend::Reference | Backend::Cpu(..) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan)?))
+            Backend::Reference => {
+                let threads = Threads::new(1);
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, Level::Portable, &threads)?))
+            }
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };
         Ok(Self { plan, engine })
