@@ -270,16 +270,16 @@ impl OnlineSearch {
         self.chains[detector].loudest.iter().copied()
     }
 
-    /// Searches a detector's next samples.
+    /// Searches a detector's next samples. A GPU may still work on them when the call returns, while the host whitens those of
+    /// other detectors.
     ///
     /// # Errors
     /// [`Error::Shape`] when the slices differ in length; errors of a GPU.
     pub fn push(&mut self, detector: usize, samples: &[f64], valid: &[bool]) -> Result<()> {
-        let chain = &mut self.chains[detector];
-        let Chain { chain: own, whitened, .. } = chain;
-        kept(whitened, |observe| own.run(samples, valid, observe))?;
-        chain.taken += samples.len() as u64;
-        self.take(detector)
+        let Chain { chain, whitened, taken, .. } = &mut self.chains[detector];
+        kept(whitened, |observe| chain.run(samples, valid, observe))?;
+        *taken += samples.len() as u64;
+        Ok(())
     }
 
     /// Processes a detector's next samples of a gap, at most `samples` and about a second if they take time; returns their
@@ -288,15 +288,13 @@ impl OnlineSearch {
     /// # Errors
     /// Errors of a GPU.
     pub fn gap(&mut self, detector: usize, samples: u64) -> Result<u64> {
-        let chain = &mut self.chains[detector];
-        let Chain { chain: own, whitened, .. } = chain;
+        let Chain { chain, whitened, taken, .. } = &mut self.chains[detector];
         let mut count = 0;
         kept(whitened, |observe| {
-            count = own.gap(samples, observe)?;
+            count = chain.gap(samples, observe)?;
             Ok(())
         })?;
-        chain.taken += count;
-        self.take(detector)?;
+        *taken += count;
         Ok(count)
     }
 
@@ -305,23 +303,23 @@ impl OnlineSearch {
     /// # Errors
     /// Errors of a GPU.
     pub fn end(&mut self) -> Result<()> {
-        for detector in 0..self.chains.len() {
-            let Chain { chain, whitened, .. } = &mut self.chains[detector];
+        for Chain { chain, whitened, .. } in &mut self.chains {
             kept(whitened, |observe| chain.flush(observe))?;
-            self.take(detector)?;
         }
+        (0..self.chains.len()).try_for_each(|detector| self.take(detector))?;
         self.coincider.end();
         self.has_ended = true;
         Ok(())
     }
 
-    /// Appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
+    /// Waits for the triggers of all samples, and appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
     /// not awaited: `waited` has, for each detector, the GPS time before which they are not. Events are rated by the background of
     /// the strain before them, which is then extended.
     ///
     /// # Errors
-    /// As [`Coincider::changes`].
+    /// As [`Coincider::changes`]; errors of a GPU.
     pub fn changes(&mut self, waited: &[Gps], changes: &mut Vec<Change>) -> Result<()> {
+        (0..self.chains.len()).try_for_each(|detector| self.take(detector))?;
         let first = changes.len();
         self.coincider.changes(waited, changes)?;
         let (ended, chains) = (self.coincider.ended(), &self.chains);
@@ -363,10 +361,10 @@ impl OnlineSearch {
         self.coincider.published(changes)
     }
 
-    /// Saves the state; returns false for the reference backend, which cannot be saved.
+    /// Saves the state; returns false for the reference backend, which cannot be saved. Call it after [`changes`](Self::changes).
     ///
     /// # Errors
-    /// [`Error::Device`] when earlier work on a GPU failed.
+    /// [`Error::Device`] when earlier work on a GPU failed; [`Error::Unavailable`] when triggers of a GPU are outstanding.
     pub fn save(&self, to: &mut Saving) -> Result<bool> {
         to.part("online search");
         to.number(self.chains.len() as u64);

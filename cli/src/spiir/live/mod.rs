@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidereal::backend::Backend;
-use sidereal::live::frames::{Begun, FrameStreams, Span};
+use sidereal::live::frames::{Arrived, Begun, Block, FrameStreams, Span};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{Awaited, Input, OnlineSearch};
 use sidereal::spiir::coincidence::Change;
@@ -194,6 +194,42 @@ fn wait_for_strain(streams: &mut FrameStreams) -> Result<Begun> {
     }
 }
 
+/// Strain of a detector that is searched at once.
+const PART_S: f64 = 0.25;
+
+/// Frame that is being searched.
+#[derive(Default)]
+struct Frame {
+    samples: Vec<f64>,
+    valid: Vec<bool>,
+    /// Samples that have been searched, and the time that this took.
+    done: usize,
+    spent: Duration,
+    arrived: Option<Arrived>,
+}
+
+impl Frame {
+    /// Takes the samples of a block.
+    fn take(&mut self, block: &Block<'_>) {
+        self.samples.clear();
+        self.samples.extend_from_slice(block.samples);
+        self.valid.clear();
+        self.valid.extend_from_slice(block.valid);
+        (self.done, self.spent, self.arrived) = (0, Duration::ZERO, block.frame);
+    }
+
+    fn is_left(&self) -> bool {
+        self.done < self.samples.len()
+    }
+
+    /// Returns the next samples, at most `most`.
+    fn next(&mut self, most: usize) -> (&[f64], &[bool]) {
+        let first = self.done;
+        self.done = (first + most).min(self.samples.len());
+        (&self.samples[first..self.done], &self.valid[first..self.done])
+    }
+}
+
 /// A search that is going on.
 struct Live {
     names: Vec<String>,
@@ -214,13 +250,12 @@ impl Live {
     /// Searches strain as it arrives, until the end or a signal.
     fn search(&mut self) -> Result<Ending> {
         let mut waited = Vec::new();
-        // Searched at once, so that a signal is noticed within the frames of a backlog.
-        let most = self.rate_hz as usize;
+        let mut frames: Vec<Frame> = self.names.iter().map(|_| Frame::default()).collect();
         loop {
             self.streams.look();
             let mut is_idle = true;
             let mut is_ended = self.until.is_some();
-            for detector in 0..self.names.len() {
+            for (detector, frame) in frames.iter_mut().enumerate() {
                 let next = self.streams.next(detector);
                 if self.until.zip(next).is_some_and(|(until, next)| next >= until) {
                     continue;
@@ -228,7 +263,7 @@ impl Live {
                 is_ended = false;
                 let Some(block) = self.streams.take(detector) else { continue };
                 is_idle = false;
-                let (frame, begin) = (block.frame, Instant::now());
+                frame.take(&block);
                 self.lines.block(&self.names[detector], block.gaps, self.rate_hz)?;
                 for Span { start, end } in block.injections {
                     self.search.mark_injection(detector, *start, *end);
@@ -241,17 +276,11 @@ impl Live {
                         return Ok(Ending::Stopped);
                     }
                 }
-                for (samples, valid) in block.samples.chunks(most).zip(block.valid.chunks(most)) {
-                    self.search.push(detector, samples, valid)?;
-                    if interrupt::requested() {
-                        return Ok(Ending::Stopped);
-                    }
-                }
-                if let Some(frame) = frame {
-                    self.views.searched(detector, frame, begin);
-                }
             }
             self.streams.waited(&mut waited);
+            if !self.frames(&mut frames, &waited)? {
+                return Ok(Ending::Stopped);
+            }
             self.changes(&waited)?;
             self.keep()?;
             self.show();
@@ -265,6 +294,32 @@ impl Live {
                 self.streams.wait(LOOK);
             }
         }
+    }
+
+    /// Searches one frame of each detector, a part of each in turn, so that events early in the frames do not wait for the rest;
+    /// returns false if a signal came.
+    fn frames(&mut self, frames: &mut [Frame], waited: &[Gps]) -> Result<bool> {
+        let part = (f64::from(self.rate_hz) * PART_S).ceil() as usize;
+        while frames.iter().any(Frame::is_left) {
+            for (detector, frame) in frames.iter_mut().enumerate().filter(|(_, one)| one.is_left())
+            {
+                let begin = Instant::now();
+                let _span = trace::span(Work::Compute, "search");
+                let (samples, valid) = frame.next(part);
+                self.search.push(detector, samples, valid)?;
+                frame.spent += begin.elapsed();
+                if let (false, Some(arrived)) = (frame.is_left(), frame.arrived) {
+                    self.views.searched(detector, arrived, frame.spent);
+                }
+            }
+            if frames.iter().any(Frame::is_left) {
+                self.changes(waited)?;
+            }
+            if interrupt::requested() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Continues a killed run: from its last checkpoint, with the events that it has published since.

@@ -106,7 +106,7 @@ pub(crate) struct StagesView {
     pub(crate) frame: f64,
     /// From its end to its arrival.
     pub(crate) delivery: f64,
-    /// From its arrival to the start of its search.
+    /// From its arrival to the end of its search, less the time of the search itself.
     pub(crate) waiting: f64,
     /// Delay of triggers by whitening, filters and peak search.
     pub(crate) algorithms: f64,
@@ -206,10 +206,10 @@ impl Views {
         }
     }
 
-    /// Takes note of a frame whose search began and has ended.
-    pub(super) fn searched(&mut self, detector: usize, frame: Arrived, begin: Instant) {
+    /// Takes note of a frame whose search took `spent` and has ended.
+    pub(super) fn searched(&mut self, detector: usize, frame: Arrived, spent: Duration) {
         let Arrived { at, span } = frame;
-        let waiting = begin.saturating_duration_since(at);
+        let waiting = at.elapsed().saturating_sub(spent);
         let arrived_unix_s = now_unix_s() - at.elapsed().as_secs_f64();
         let end_unix_s = unix_s(span.end);
         self.last[detector] = Last {
@@ -219,7 +219,7 @@ impl Views {
                 delivery: arrived_unix_s - end_unix_s,
                 waiting: waiting.as_secs_f64(),
                 algorithms: 0.0,
-                computing: begin.elapsed().as_secs_f64(),
+                computing: spent.as_secs_f64(),
             },
             end_unix_s: Some(end_unix_s),
         };
