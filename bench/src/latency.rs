@@ -17,7 +17,7 @@ use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use crate::loopback::{Sending, await_port, failed, free_port};
-use crate::runner::{Report, Session};
+use crate::runner::{Report, Session, quantile};
 
 /// Measure the latency of a live search: from the last packet of a burst to its provisional and its final line.
 #[derive(Args, Clone, Debug)]
@@ -266,12 +266,6 @@ fn lines(output: ChildStdout) -> Result<Vec<Line>> {
         }
     }
     Ok(found)
-}
-
-/// Returns a quantile of sorted times; infinite for those without a line.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((fraction * last as f64).round() as usize).copied().unwrap_or(f64::INFINITY)
 }
 
 fn report(arguments: &Arguments, bursts: &[Sent]) -> Report {

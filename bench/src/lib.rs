@@ -19,6 +19,8 @@ mod live_dump;
 #[cfg(target_os = "linux")]
 mod live_sender;
 #[cfg(target_os = "linux")]
+mod live_spiir;
+#[cfg(target_os = "linux")]
 mod loopback;
 mod peers;
 mod plane;
@@ -85,6 +87,8 @@ enum Command {
     Latency(latency::Arguments),
     #[cfg(target_os = "linux")]
     Live(live::Arguments),
+    #[cfg(target_os = "linux")]
+    LiveSpiir(live_spiir::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
@@ -118,6 +122,8 @@ impl Arguments {
             Command::Latency(one) => (&mut one.markdown, None),
             #[cfg(target_os = "linux")]
             Command::Live(one) => (&mut one.csv, None),
+            #[cfg(target_os = "linux")]
+            Command::LiveSpiir(one) => (&mut one.markdown, None),
             Command::Pulse(one) => (&mut one.csv, None),
             Command::Telescopes(one) => (&mut one.csv, None),
             Command::Recovery(one) => (&mut one.markdown, one.plot.as_mut()),
@@ -160,6 +166,8 @@ impl Arguments {
             Command::Latency(arguments) => latency::run(arguments, session),
             #[cfg(target_os = "linux")]
             Command::Live(arguments) => live::run(arguments, session),
+            #[cfg(target_os = "linux")]
+            Command::LiveSpiir(arguments) => live_spiir::run(arguments, session),
             Command::Pulse(arguments) => pulse::run(arguments, session),
             Command::Telescopes(arguments) => telescopes::run(arguments, session),
             Command::Recovery(arguments) => {

@@ -367,6 +367,12 @@ impl Report {
     }
 }
 
+/// Returns a quantile of sorted times; infinite if there are none.
+pub(crate) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((fraction * last as f64).round() as usize).copied().unwrap_or(f64::INFINITY)
+}
+
 /// Runs the cases of a campaign in parallel, each on its own thread.
 ///
 /// # Errors

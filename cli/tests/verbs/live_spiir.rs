@@ -15,6 +15,7 @@ use sidereal::units::Gps;
 use tempfile::TempDir;
 
 use super::live::{LONG, Running};
+use super::soak::soak_s;
 use crate::common::{code, document, done, entries, fails, json, sidereal, stderr};
 
 pub(super) const START: i64 = 1_400_000_000;
@@ -101,13 +102,30 @@ fn frame(detector: &str, second: i64) -> String {
     format!("{}-{detector}_SIM-{}-1.gwf", &detector[..1], START + second)
 }
 
+/// Both binaries, and both again every 40 s.
+fn binaries(length_s: u64) -> String {
+    let at = |binary: &str, time: &str, after_s: u64| {
+        let (from, to) = (time.to_owned(), time.parse::<f64>().unwrap() + after_s as f64);
+        binary.replace(&from, &format!("{to:.1}"))
+    };
+    let both = |number: u64| {
+        let (early, late) = ("1400000014.3", "1400000025.7");
+        format!("{} {} ", at(EARLY, early, 40 * number), at(LATE, late, 40 * number))
+    };
+    (0..(length_s + 8) / 40).map(both).collect()
+}
+
+/// The length is `SIDEREAL_SOAK_S`, 32 s by default; longer strain is played faster.
 #[test]
 fn strain_played_live_gives_the_events_of_its_recording() {
     let home = home();
     let folder = home.path();
-    done(folder, &format!("simulate strain whole.hdf5 {NOISE} {EARLY} {LATE} --length 32 -q"));
+    let length_s = soak_s(32.0) as u64;
+    let signals = binaries(length_s);
+    done(folder, &format!("simulate strain whole.hdf5 {NOISE} {signals} --length {length_s} -q"));
     let files = "whole_H1.hdf5 whole_L1.hdf5 whole_V1.hdf5";
-    let words = format!("spiir search {files} {TEMPLATES} {LOW} --causal --no-plots -o file");
+    let all = "--max-events 1000000";
+    let words = format!("spiir search {files} {TEMPLATES} {LOW} {all} --causal --no-plots -o file");
     let whole = json(folder, &words);
     assert!(whole["events"].as_array().unwrap().len() > 5, "{whole}");
     let loudest = &whole["events"][0];
@@ -115,10 +133,11 @@ fn strain_played_live_gives_the_events_of_its_recording() {
     assert!(whole["latency_s"]["total"].as_f64().unwrap() < 0.6, "{}", whole["latency_s"]);
     // Frames of a quarter of a second come while the search goes on.
     folders(folder);
-    let until = START + 32;
-    let words = format!("live spiir {FRAMES} {TEMPLATES} {LOW} --until {until} -o found");
+    let until = START + length_s as i64;
+    let words = format!("live spiir {FRAMES} {TEMPLATES} {LOW} {all} --until {until} -o found");
     let running = Running::start(folder, &words);
-    let play = format!("{NOISE} {EARLY} {LATE} --length 32 --frame 0.25 --speed 8 -q");
+    let speed = (length_s / 120).max(8);
+    let play = format!("{NOISE} {signals} --length {length_s} --frame 0.25 --speed {speed} -q");
     done(folder, &format!("simulate strain --live live {play}"));
     let output = running.end();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -133,7 +152,8 @@ fn strain_played_live_gives_the_events_of_its_recording() {
         for key in ["name", "livetime_s", "triggers", "filters", "lowest_match", "duration_s"] {
             assert_eq!(own[key], other[key], "{key}");
         }
-        assert_eq!((own["frames"].as_u64(), own["repeated"].as_u64()), (Some(128), Some(0)));
+        let frames = own["frames"].as_u64();
+        assert_eq!((frames, own["repeated"].as_u64()), (Some(4 * length_s), Some(0)));
     }
     // Every event is announced before it is final, and has one last line.
     let lines = printed(&output);
@@ -144,9 +164,17 @@ fn strain_played_live_gives_the_events_of_its_recording() {
     assert!(of("first") > 0, "{lines:?}");
     // The truth was there from the beginning.
     let truth = document(&folder.join("live"), "truth.json");
-    assert_eq!(truth["events"].as_array().unwrap().len(), 2, "{truth}");
+    let injected = truth["events"].as_array().unwrap();
+    assert_eq!(injected.len() as u64, 2 * ((length_s + 8) / 40));
+    let is_found = |one: &&Value| {
+        let gps = one["gps"].as_f64().unwrap();
+        let is_near = |row: &Value| (row["gps"].as_f64().unwrap() - gps).abs() < 0.1;
+        told["events"].as_array().unwrap().iter().any(is_near)
+    };
+    assert_eq!(injected.iter().filter(is_found).count(), injected.len());
+    eprintln!("{length_s} s: {} events, all as in the recording", told["found"]);
     // The recording of frames gives the same again.
-    let words = format!("live spiir {FRAMES} {TEMPLATES} {LOW} --until {until} -o again -q");
+    let words = format!("live spiir {FRAMES} {TEMPLATES} {LOW} {all} --until {until} -o again -q");
     done(folder, &words);
     assert_eq!(events(&run(folder, "again")), events(&whole));
 }

@@ -15,6 +15,8 @@ mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_gw150914;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_joined;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_recorded;

@@ -206,7 +206,12 @@ impl Course {
 
 /// Returns how long the tests last.
 fn seconds() -> f64 {
-    std::env::var("SIDEREAL_SOAK_S").map_or(7.0, |text| text.parse().unwrap())
+    soak_s(7.0)
+}
+
+/// Returns the seconds of `SIDEREAL_SOAK_S`.
+pub(crate) fn soak_s(usual_s: f64) -> f64 {
+    std::env::var("SIDEREAL_SOAK_S").map_or(usual_s, |text| text.parse().unwrap())
 }
 
 #[cfg(feature = "page")]
