@@ -24,7 +24,7 @@ use crate::live::description::{Begun, Description, IDLE, Packets};
 use crate::live::discovery::Discovery;
 use crate::live::heaps::Heaps;
 use crate::live::packet::Format;
-use crate::live::socket::{MOST_RECEIVERS, Options as SocketOptions, Receiver, wait};
+use crate::live::socket::{BATCH, MOST_RECEIVERS, Options as SocketOptions, Receiver, wait};
 use crate::live::spead::{Control, Packet};
 use crate::live::stream::{END_ID, Stream, header_of};
 use crate::live::window::{
@@ -55,11 +55,11 @@ const GROWING: Duration = Duration::from_micros(200);
 
 /// Length in seconds of the buffer before the consumer, about the consumer's start-up time; its least and most bytes, and its least
 /// and most chunks.
-const WAITING_S: f64 = 0.5;
+const WAITING_S: f64 = 1.0;
 const WAITING_BYTES: usize = 96 << 20;
-const MOST_WAITING_BYTES: usize = 512 << 20;
+const MOST_WAITING_BYTES: usize = 1 << 30;
 const LEAST_WAITING: usize = 16;
-const MOST_WAITING: usize = 1024;
+const MOST_WAITING: usize = 2048;
 
 /// Output of a capture.
 #[derive(Debug)]
@@ -369,11 +369,6 @@ impl Capturing {
         let (mut published, mut last) = (Instant::now(), Instant::now());
         let mut heard = last;
         while !self.stop.load(Ordering::Relaxed) {
-            while let Ok(chunk) = self.returned.try_recv() {
-                if let Some(current) = &mut self.current {
-                    let _ = current.window.recycle(chunk);
-                }
-            }
             let count = match self.receive() {
                 Ok(count) => count,
                 Err(error) => {
@@ -404,10 +399,7 @@ impl Capturing {
             {
                 self.describe();
             }
-            self.pass_on();
-            if let Some(current) = &mut self.current
-                && let Err(error) = current.grow(GROWING)
-            {
+            if let Err(error) = self.hand_over() {
                 self.outbox.push_back(Event::Failed(error));
                 break;
             }
@@ -433,17 +425,39 @@ impl Capturing {
     fn receive(&mut self) -> Result<usize> {
         if let [receiver] = self.receivers.as_mut_slice() {
             let count = receiver.receive(STEP)?;
-            (0..count).for_each(|index| self.take(0, index));
+            self.take_all(0, count)?;
             return Ok(count);
         }
         wait(&self.receivers, STEP)?;
         let mut sum = 0;
         for which in 0..self.receivers.len() {
             let count = self.receivers[which].receive_now()?;
-            (0..count).for_each(|index| self.take(which, index));
+            self.take_all(which, count)?;
             sum += count;
         }
         Ok(sum)
+    }
+
+    /// Takes in the packets of the last batch of a receiver, which may fill many chunks where the kernel joins packets.
+    fn take_all(&mut self, which: usize, count: usize) -> Result<()> {
+        for index in 0..count {
+            if index > 0 && index % BATCH == 0 {
+                self.hand_over()?;
+            }
+            self.take(which, index);
+        }
+        Ok(())
+    }
+
+    /// Passes full chunks to the consumer, takes back those that it has used, and makes those that are lacking.
+    fn hand_over(&mut self) -> Result<()> {
+        while let Ok(chunk) = self.returned.try_recv() {
+            if let Some(current) = &mut self.current {
+                let _ = current.window.recycle(chunk);
+            }
+        }
+        self.pass_on();
+        self.current.as_mut().map_or(Ok(()), |current| current.grow(GROWING))
     }
 
     /// Takes in a packet of the last batch of a receiver.

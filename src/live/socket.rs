@@ -240,7 +240,7 @@ impl Receiver {
         let mut first = 0;
         loop {
             if self.packets.len() == self.packets.capacity() {
-                // No kernel joins so many.
+                // The kernel joins fewer packets than this.
                 self.drops += (bytes - first).div_ceil(packet_bytes.max(1)) as u64;
                 return;
             }
@@ -506,7 +506,7 @@ fn bind(socket: &UdpSocket, address: SocketAddrV4) -> io::Result<()> {
 /// Control data of a received message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
-    /// The kernel's counter of dropped packets.
+    /// The kernel's counter of dropped messages.
     drops: Option<u32>,
     /// Bytes of the packets that the kernel has joined to the message.
     packet_bytes: Option<usize>,

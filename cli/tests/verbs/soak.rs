@@ -167,11 +167,17 @@ impl Course {
         let lost_by_sender: u64 = times.map(Result::unwrap).sum();
         // The last observation ends with its sender.
         let begin = Instant::now();
+        let (mut last, mut products) = (begin, self.products);
         loop {
+            // Observations that wait are searched one after another.
+            self.collect();
+            if self.products > products {
+                (last, products) = (Instant::now(), self.products);
+            }
             let is_idle =
                 self.products > 0 && self.names().iter().all(|name| !name.starts_with('.'));
             self.receiver_is_running();
-            if is_idle && begin.elapsed() > Duration::from_secs(2) {
+            if is_idle && last.elapsed() > Duration::from_secs(2) {
                 break;
             }
             assert!(begin.elapsed() < LONG, "{:?}", self.names());

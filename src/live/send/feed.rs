@@ -158,8 +158,8 @@ impl<'a> Feed<'a> {
         Ok(filled)
     }
 
-    /// Returns to the first sample after [`Feed::fill_once`]. Returns whether all of the recording was read, which is not opened again
-    /// then: the caller has its samples, and [`Feed::pass`] counts them.
+    /// Returns to the first sample after [`Feed::fill_once`]. Returns whether all of the recording was read. If so, it stays closed: the
+    /// caller keeps the samples and calls [`Feed::pass`].
     ///
     /// # Errors
     /// Those of opening the recording.

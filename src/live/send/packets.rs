@@ -87,7 +87,7 @@ pub(super) struct Block<'a, 'f> {
 }
 
 /// Divides a recording into packets and passes them to `send`, a batch at a time. `reopen` opens the recording again for each
-/// repetition, unless it is short and kept in memory. Nothing is allocated for a packet, apart from what the recording's reader does.
+/// repetition, unless its packed blocks are kept in memory. Nothing is allocated for a packet, apart from what the recording's reader does.
 ///
 /// # Errors
 /// [`crate::Error::Parameter`] for options out of range; those of the recording, of `send` and of the listener.
@@ -192,8 +192,8 @@ impl Packed {
         Self { block_bytes, bytes: vec![0; block_bytes], is_kept: false }
     }
 
-    /// Reads the recording before the first packet is due, and keeps its blocks, unless they are too many or one of them would begin
-    /// in a repetition and end in the next.
+    /// Reads the recording before the first packet is due, and keeps its blocks, unless they are too many, one of them would begin
+    /// in a repetition and end in the next, or samples are sent as the feed has them.
     ///
     /// # Errors
     /// Those of the recording.
