@@ -63,8 +63,8 @@ struct Sums {
 }
 
 impl Shape {
-    /// Returns the name of a baseline: those of its antennas, `A-B`.
-    pub(crate) fn name(&self, (i, j): (usize, usize)) -> String {
+    /// Returns the name of the baseline of two antennas, `A-B`.
+    pub(crate) fn name(&self, i: usize, j: usize) -> String {
         format!("{}-{}", self.antennas[i].name, self.antennas[j].name)
     }
 

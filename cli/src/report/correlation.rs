@@ -45,7 +45,7 @@ pub(super) fn check_chosen(documents: &[&Document], chosen: &[String]) -> Result
             continue;
         };
         lacking.retain(|name| place(&whole, name).is_none());
-        example = example.or_else(|| whole.baselines.last().map(|pair| whole.name(*pair)));
+        example = example.or_else(|| whole.baselines.last().map(|(i, j)| whole.name(*i, *j)));
     }
     let (Some(name), Some(example)) = (lacking.first(), example) else { return Ok(()) };
     let rule = format!("expected two antennas of a correlated baseline, as in {example}");
@@ -153,8 +153,8 @@ fn whole(document: &Document, reader: &Reader) -> Result<Shape> {
 
 /// Returns the place of a baseline by the names of its antennas, in either order.
 fn place(shape: &Shape, name: &str) -> Option<usize> {
-    let is_named = |(i, j)| shape.name((i, j)) == name || shape.name((j, i)) == name;
-    shape.baselines.iter().position(|pair| is_named(*pair))
+    let is_named = |i, j| shape.name(i, j) == name || shape.name(j, i) == name;
+    shape.baselines.iter().position(|(i, j)| is_named(*i, *j))
 }
 
 /// Returns the antennas and the channels, without baselines.
