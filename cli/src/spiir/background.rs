@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,6 +31,9 @@ const HEAD: &[u8] = b"sidereal background of live spiir\n";
 
 /// Seconds of strain between two versions of the file.
 const EVERY_S: f64 = 60.0;
+
+/// Least time between two versions: an outage of days passes in seconds.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// Longest wait at the end for a version that is being written.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -96,6 +99,7 @@ pub(super) struct BackgroundFile {
     worker: Worker<Vec<u8>>,
     /// Time before which the strain is in the file, or the search's start.
     written: Option<Gps>,
+    last: Instant,
     is_synced: bool,
     is_quiet: bool,
 }
@@ -138,15 +142,16 @@ impl BackgroundFile {
                 }
             }
         })?;
-        let written = None;
-        Ok(Self { path, worker, written, is_synced, is_quiet: common.quiet })
+        let (written, last) = (None, Instant::now());
+        Ok(Self { path, worker, written, last, is_synced, is_quiet: common.quiet })
     }
 
-    /// Writes a new version once a minute of strain, without waiting for it.
+    /// Writes a new version once a minute of strain, and once a second at most, without waiting for it.
     pub(super) fn update(&mut self, search: &OnlineSearch) {
         let entered = search.background().entered();
-        if entered.seconds_since(*self.written.get_or_insert(entered)) >= EVERY_S {
-            self.written = Some(entered);
+        let is_due = entered.seconds_since(*self.written.get_or_insert(entered)) >= EVERY_S;
+        if is_due && self.last.elapsed() >= LEAST {
+            (self.written, self.last) = (Some(entered), Instant::now());
             self.worker.offer(saved(search));
         }
     }
