@@ -307,7 +307,7 @@ impl Setup {
         for mut detector in simulation.detectors {
             let input = match &shared {
                 Some(bank) => Input::Bank(Arc::new(bank.clone())),
-                None => Input::Templates(source.clone()),
+                None => Input::Templates(Arc::new(source.clone())),
             };
             inputs.push((Recording::read(&mut detector)?, input));
         }

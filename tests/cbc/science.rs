@@ -5,6 +5,7 @@
 
 use crate::common;
 use std::path::Path;
+use std::sync::Arc;
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
@@ -78,7 +79,9 @@ fn search(folder: &Path, design: bank::Options, asked: &SearchOptions) -> Report
 
 fn search_for(folder: &Path, source: &Source, asked: &SearchOptions) -> Report {
     let inputs = recordings(folder).into_iter();
-    let inputs = inputs.map(|recording| (recording, Input::Templates(source.clone()))).collect();
+    let source = Arc::new(source.clone());
+    let with = |recording| (recording, Input::Templates(Arc::clone(&source)));
+    let inputs = inputs.map(with).collect();
     let search = ChirpSearch::new(inputs, asked, &Backend::best(2)).expect("a search");
     search.run(&mut |_| true).expect("searched")
 }

@@ -119,7 +119,8 @@ fn search(
     recordings: Vec<Recording>,
     asked: &SearchOptions,
 ) -> sidereal::Result<sidereal::pipeline::cbc::Report> {
-    let inputs = recordings.into_iter().map(|one| (one, Input::Templates(source()))).collect();
+    let inputs =
+        recordings.into_iter().map(|one| (one, Input::Templates(source().into()))).collect();
     ChirpSearch::new(inputs, asked, &Backend::best(1))?.run(&mut |_| true)
 }
 
@@ -239,7 +240,7 @@ fn nonsense_is_refused_in_whole_sentences() {
     let error = templates_differ([bank(), more]);
     assert!(error.contains("templates is 2") && error.contains("which has 1"), "{error}");
     let asked = SearchOptions { block: 1000, ..options() };
-    let inputs = vec![(h1(), Input::Templates(source()))];
+    let inputs = vec![(h1(), Input::Templates(source().into()))];
     let stopped = ChirpSearch::new(inputs, &asked, &Backend::best(1));
     let report = stopped.expect("a search").run(&mut |_| false).expect("stopped");
     assert!(matches!(report.ending, Ending::Stopped) && report.found.events.is_empty());
@@ -249,7 +250,7 @@ fn nonsense_is_refused_in_whole_sentences() {
 #[test]
 fn windows_and_slides_that_do_not_fit_are_refused_at_once() {
     let begun = |names: &[&str], asked: SearchOptions| {
-        let with = |name: &&str| (recording(name, 1, 9000), Input::Templates(source()));
+        let with = |name: &&str| (recording(name, 1, 9000), Input::Templates(source().into()));
         let inputs = names.iter().map(with).collect();
         let error = ChirpSearch::new(inputs, &asked, &Backend::best(1)).err();
         error.map(|error| error.to_string()).unwrap_or_default()
@@ -279,7 +280,7 @@ fn ratios_round_an_event_are_those_of_the_whole_stream() {
     one.samples = noise(5, 32 * RATE_HZ as usize).iter().map(|x| x * SIGMA).collect();
     one.valid = vec![true; one.samples.len()];
     let total = one.samples.len();
-    let inputs = vec![(one, Input::Shared(std::sync::Arc::new(source)))];
+    let inputs = vec![(one, Input::Templates(source.into()))];
     let search = ChirpSearch::new(inputs, &options(), &Backend::best(1)).expect("a search");
     let report = search.run(&mut |_| true).expect("searched");
     let detector = &report.detectors[0];

@@ -17,6 +17,7 @@ use sidereal::spiir::whiten::{GateOptions, Method};
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
+use std::sync::Arc;
 
 pub const NAMES: [&str; 2] = ["H1", "L1"];
 pub const START: Gps = Gps { ns: 1_250_000_000_000_000_000 };
@@ -127,8 +128,9 @@ pub fn record(options: &StrainOptions) -> Recording {
 }
 
 pub fn search(recordings: Vec<Recording>, source: &Source, asked: &SearchOptions) -> Report {
-    let inputs =
-        recordings.into_iter().map(|one| (one, Input::Templates(source.clone()))).collect();
+    let source = Arc::new(source.clone());
+    let with = |one| (one, Input::Templates(Arc::clone(&source)));
+    let inputs = recordings.into_iter().map(with).collect();
     let search = ChirpSearch::new(inputs, asked, &Backend::best(2)).expect("a search");
     search.run(&mut |_| true).expect("searched")
 }

@@ -224,8 +224,9 @@ pub fn gw150914(folder: &Path, backend: &Backend) -> Report {
         waveforms: waveforms(file, &inspirals, None, &Threads::new(2)).expect("waveforms"),
         options: bank::Options { f_low_hz: 20.0, rates, ..bank::Options::default() },
     };
+    let source = Arc::new(source);
     let names = ["H-H1_LOSC_4_V2-1126259446-32.hdf5", "L-L1_LOSC_4_V2-1126259446-32.hdf5"];
-    let inputs = names.map(|name| (read(name), Input::Templates(source.clone()))).into();
+    let inputs = names.map(|name| (read(name), Input::Templates(Arc::clone(&source)))).into();
     let welch = WelchOptions { average: Average::Mean, ..WelchOptions::default() };
     let whitening = Whitening {
         spectrum: Spectrum::Welch(welch),

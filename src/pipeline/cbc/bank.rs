@@ -33,10 +33,8 @@ pub struct Source {
 /// Templates or bank of a detector.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Templates, from which a bank is designed for the detector's own noise.
-    Templates(Source),
-    /// As `Templates`, shared by several detectors.
-    Shared(Arc<Source>),
+    /// Templates, which several detectors may share, and from which a bank is designed for the detector's own noise.
+    Templates(Arc<Source>),
     /// Existing bank, which several detectors may share.
     Bank(Arc<Bank>),
 }

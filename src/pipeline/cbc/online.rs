@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::around::{Snapshot, Source, kept_samples};
-use super::bank::{Input, design_whitened, keep_common};
+use super::bank::{self, Input, design_whitened, keep_common};
 use super::detector::{ChirpDetector, DetectorOptions, Latency, prefetch};
 use super::options::{SearchOptions, Spectrum};
 use super::ready::kept;
@@ -163,19 +163,23 @@ impl OnlineSearch {
         let _kernels = prefetch(backend);
         let threads = backend.host().threads();
         let whitening = &options.whitening;
-        let mut designed: Option<Arc<Bank>> = None;
+        let mut designed = None::<(Arc<bank::Source>, Arc<Bank>)>;
         let mut banks = Vec::with_capacity(awaited.len());
         for Awaited { detector, input } in awaited {
             // All detectors have the same spectrum, so those that share templates share a bank.
-            let bank = match (input, designed.clone()) {
-                (Input::Bank(bank), _) => bank,
-                (Input::Shared(_), Some(bank)) => bank,
-                (Input::Shared(source), None) => {
-                    let bank = Arc::new(design_whitened(&source, psd, whitening, &threads)?);
-                    Arc::clone(designed.insert(bank))
-                }
-                (Input::Templates(source), _) => {
-                    Arc::new(design_whitened(&source, psd, whitening, &threads)?)
+            let bank = match input {
+                Input::Bank(bank) => bank,
+                Input::Templates(source) => {
+                    let own = designed.as_ref().filter(|(same, _)| Arc::ptr_eq(&source, same));
+                    match own.map(|(_, bank)| Arc::clone(bank)) {
+                        Some(bank) => bank,
+                        None => {
+                            let made = design_whitened(&source, psd, whitening, &threads)?;
+                            let bank = Arc::new(made);
+                            designed = Some((source, Arc::clone(&bank)));
+                            bank
+                        }
+                    }
                 }
             };
             bank.some_left()?;
@@ -312,8 +316,8 @@ impl OnlineSearch {
         Ok(())
     }
 
-    /// Waits for the triggers of all samples, and appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
-    /// not awaited: `waited` has, for each detector, the GPS time before which they are not. Events are rated by the background of
+    /// Waits for the triggers of all samples, and appends the changes of events. An event is announced once the triggers of each
+    /// detector are decided up to its time; `waited` has, for each detector, the GPS time up to which no trigger is awaited. Events are rated by the background of
     /// the strain before them, which is then extended.
     ///
     /// # Errors

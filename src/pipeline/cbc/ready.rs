@@ -59,7 +59,6 @@ impl Prepared {
         };
         let (bank, psd) = match input {
             Input::Templates(source) => design(&source, psd)?,
-            Input::Shared(source) => design(&source, psd)?,
             Input::Bank(bank) => {
                 check_length(&bank, &strain)?;
                 (bank, psd?)

@@ -16,8 +16,9 @@ use crate::view::check_memory;
 /// Samples compared with the threshold at a time.
 const TOGETHER: usize = 64;
 
-/// Templates that a thread takes at a time.
+/// Least templates that a thread takes at a time, and least samples of all of them, so that the work outweighs waking a thread.
 const GROUP: usize = 16;
+const GROUP_SAMPLES: usize = 1 << 16;
 
 /// State of the search of one stream.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(super) struct Engine {
 #[derive(Debug)]
 struct Worker {
     measure: Measure,
-    /// Whether any of as many samples as are compared at a time reaches the threshold.
+    /// For each [`TOGETHER`] samples, whether one reaches the threshold.
     marks: Vec<bool>,
     triggers: Vec<Trigger>,
 }
@@ -177,9 +178,10 @@ impl Engine {
     ) {
         let Self { level, threads, shifts, gate, workers, tails, capacity, .. } = self;
         let (gate, kept, first, decided) = (&*gate, self.kept, self.first, self.decided);
-        threads.for_each_chunk(workers, tails, GROUP * *capacity, |worker, group, tails| {
+        let each = (GROUP_SAMPLES / ratios.times.max(1)).clamp(GROUP, shifts.len().max(GROUP));
+        threads.for_each_chunk(workers, tails, each * *capacity, |worker, group, tails| {
             for (place, row) in tails.chunks_exact_mut(*capacity).enumerate() {
-                let template = group * GROUP + place;
+                let template = group * each + place;
                 let block = ratios.row(template);
                 let series = Series { first, tail: &row[..kept], block };
                 let shift = shifts[template];

@@ -441,7 +441,6 @@ impl Place<'_> {
 fn ratios_of(inputs: &[(Strain, Input)]) -> u64 {
     let templates = |input: &Input| match input {
         Input::Templates(source) => source.waveforms.len(),
-        Input::Shared(source) => source.waveforms.len(),
         Input::Bank(bank) => bank.templates.len(),
     };
     inputs.iter().map(|(one, input)| one.times * templates(input) as u64).sum()
@@ -492,7 +491,7 @@ impl Arguments {
             let threads = Threads::new(common.threads()?);
             let source = self.design.source(templates, rate_hz, &threads, common.quiet)?;
             let source = Arc::new(source);
-            let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
+            let with = |recording| (recording, Input::Templates(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
         // The search asks for the spectra again, with their errors.
