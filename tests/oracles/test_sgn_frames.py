@@ -22,7 +22,7 @@ LENGTH_S = int(os.environ.get("SIDEREAL_FRAMES_S", 25))
 RATE = 2048
 IFOS = ("H1", "L1")
 WAIT_S = 1.0
-# What may become of a file, and how many later frames of its detector stay whole, so that no two faults meet.
+# Faults of a file, and the number of later frames of its detector that stay whole, so that no two faults meet.
 FAULTS = ("removed", "cut", "delayed", "late", "repeated")
 APART = 4
 # Whole frames at the start, and before the end.
@@ -134,7 +134,7 @@ def run(tmp_path_factory):
             time.sleep(0.02)
         for source in sources:
             source.kill()
-        # What waits is handed on, and the search has time for it.
+        # Frames that wait are handed on, and the search has time for them.
         end = time.monotonic() + 4 * WAIT_S
         while time.monotonic() < end or any(tampering.held for tampering in tamperings.values()):
             for tampering in tamperings.values():
