@@ -60,9 +60,9 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     };
     let report = setup.report(&bank, latencies.as_ref(), throughput.as_ref(), session);
     report.show(session, arguments.markdown.as_deref())?;
-    let missed =
+    let mut missed =
         latencies.iter().map(|own| &own.count).chain(throughput.iter().map(|own| &own.count));
-    missed.fold(Ok(()), |result, count| result.and_then(|()| count.check()))
+    missed.try_for_each(|count| count.check())
 }
 
 impl Arguments {
@@ -126,7 +126,9 @@ impl Setup {
         }
         let heads = HEADS.to_vec();
         let show = |cells: &[String]| {
-            let (name, numbers) = cells.split_first().unwrap_or((&cells[0], &[]));
+            let (name, numbers) = cells
+                .split_first()
+                .map_or(("", &[][..]), |(name, numbers)| (name.as_str(), numbers));
             format!("{name:<60}")
                 + &numbers.iter().map(|cell| format!("{cell:>12}")).collect::<String>()
         };

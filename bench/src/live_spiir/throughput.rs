@@ -50,7 +50,7 @@ pub(super) fn measure(
 ) -> Result<Throughput> {
     let (rate_hz, names) = (setup.rate, &setup.detectors);
     let backend = &session.backend;
-    let source = Input::Shared(Arc::new(setup.source(binaries, backend)?));
+    let source = Input::Templates(Arc::new(setup.source(binaries, backend)?));
     let awaited = |name: &String| Awaited { detector: name.clone(), input: source.clone() };
     let awaited = names.iter().map(awaited).collect();
     let mut search = OnlineSearch::new(awaited, rate_hz, &setup.search_options()?, backend)?;
@@ -200,8 +200,16 @@ const DEVICE_BYTES: usize = 4 << 30;
 
 /// Filters of one detector, which filter a second of noise.
 enum Filters {
-    Host { spiir: Spiir, noise: Vec<f32>, z: Vec<Complex<f32>>, piece: usize },
+    Host(Box<OnHost>),
     Device(Box<OnDevice>),
+}
+
+/// Filters in the memory of the host.
+struct OnHost {
+    spiir: Spiir,
+    noise: Vec<f32>,
+    z: Vec<Complex<f32>>,
+    piece: usize,
 }
 
 /// Filters in the memory of a GPU.
@@ -228,7 +236,8 @@ impl Filters {
             }
             _ => {
                 let piece = piece(HOST_BYTES);
-                Self::Host { spiir, noise, z: vec![Complex::default(); templates * piece], piece }
+                let z = vec![Complex::default(); templates * piece];
+                Self::Host(Box::new(OnHost { spiir, noise, z, piece }))
             }
         })
     }
@@ -236,7 +245,8 @@ impl Filters {
     /// Filters a second, and waits for the end.
     fn run(&mut self) -> Result<()> {
         match self {
-            Self::Host { spiir, noise, z, piece } => {
+            Self::Host(own) => {
+                let OnHost { spiir, noise, z, piece } = &mut **own;
                 noise.chunks(*piece).try_for_each(|noise| spiir.run(noise, z, *piece).map(|_| ()))
             }
             Self::Device(own) => {

@@ -146,6 +146,7 @@ function show(name, isThere) {
 // Ticks of a logarithmic axis: powers of ten, and of few of them twice and five times these.
 function decades([low, high], text) {
   const found = [], wide = high - low > 2.5;
+  if (!Number.isFinite(low + high)) { return found; }
   for (let power = Math.floor(low); power <= high; power++) {
     for (const digit of wide ? [1] : [1, 2, 5]) {
       const place = power + Math.log10(digit);
@@ -182,7 +183,8 @@ function drawTracks() {
 
 // Slides give the rate down to that of a few of their events; the rates of events follow from likelihood ratios and reach further.
 function drawBackground() {
-  const slid = run.status && run.status.strain ? run.status.strain.background : [];
+  const all_slid = run.status && run.status.strain ? run.status.strain.background : [];
+  const slid = all_slid.filter((one) => one.per_year > 0);
   show("background", slid.length > 1);
   if (slid.length < 2) { return; }
   const rated = [...run.events.values()].filter((one) => one.state === "final" && one.far_per_year > 0);

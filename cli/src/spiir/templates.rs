@@ -288,7 +288,7 @@ pub(crate) struct Design {
     before: f64,
     /// Early warning: end the templates when their frequency reaches this one, in Hz.
     ///
-    /// A template with less time between that and the merger than --before ends by --before.
+    /// With --before too, the earlier of the two ends counts.
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
     f_stop: Option<f64>,
     /// Largest deviation of a filter's phase from its template's, in cycles.
@@ -378,6 +378,10 @@ impl Design {
         within("--before", self.before, 0.0..=86_400.0, "a day")?;
         if let Some(f_stop) = self.f_stop {
             within("--f-stop", f_stop, self.f_low..=nyquist, "half the rate")?;
+            if f_stop <= self.f_low {
+                let rule = format!("it must be above --f-low, {}", self.f_low);
+                return Err(Error::parameter("--f-stop", f_stop, rule));
+            }
         }
         within("--epsilon", self.epsilon, 1e-4..=0.5, "half a cycle")?;
         within("--match", self.minimum_match, 0.01..=0.9999, "what filters can reach")?;

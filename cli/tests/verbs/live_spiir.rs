@@ -102,7 +102,7 @@ fn frame(detector: &str, second: i64) -> String {
     format!("{}-{detector}_SIM-{}-1.gwf", &detector[..1], START + second)
 }
 
-/// Both binaries, and both again every 40 s.
+/// Returns options for both binaries, and both again every 40 s.
 fn binaries(length_s: u64) -> String {
     let at = |binary: &str, time: &str, after_s: u64| {
         let (from, to) = (time.to_owned(), time.parse::<f64>().unwrap() + after_s as f64);

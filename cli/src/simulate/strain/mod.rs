@@ -87,7 +87,7 @@ pub(super) struct Arguments {
     recorded: RecordedArguments,
     #[command(flatten)]
     signals: Signals,
-    /// Mark injections as hardware injections: clear NO_CBC_HW_INJ in the seconds that hold a part of one.
+    /// Mark injections as hardware injections: clear the bit NO_CBC_HW_INJ in each second that contains part of an injected wave.
     #[arg(long, help_heading = "Signals")]
     mark_injections: bool,
     #[command(flatten)]

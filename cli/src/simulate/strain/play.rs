@@ -1,7 +1,7 @@
 //! Strain played as frame files that are renamed into the folder of their detector, in real time.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,9 @@ pub(super) struct Play {
         requires = "live"
     )]
     speed: f64,
-    /// Wait while a detector's folder holds this many frames that no reader has removed; 0 never waits.
+    /// Wait while readers have not removed this many frames of a detector; 0 never waits.
     ///
-    /// With --speed 0 and `live spiir --remove-frames`, strain is played as fast as it is searched.
+    /// It waits for ever if nobody removes them. With --speed 0 and `live spiir --remove-frames`, strain is played as fast as it is searched.
     #[arg(long, value_name = "FRAMES", default_value_t = 0, requires = "live")]
     queue: usize,
     /// Remove frames that begin this many seconds or more before the newest one; 0 keeps all.
@@ -123,7 +123,7 @@ impl Play {
                 let frame = Frame::new(simulator, (number - 1) * samples.len() as u64, count);
                 if now.is_none() {
                     self.wait(begun, number)?;
-                    self.wait_for_reader(&mut written, folders.len())?;
+                    self.wait_for_reader(&mut written)?;
                 }
                 now = Some(frame.strain.start);
                 let path = folder.join(&frame.name);
@@ -165,14 +165,13 @@ impl Play {
     }
 
     /// Waits until a reader has removed enough frames.
-    fn wait_for_reader(&self, written: &mut Vec<Written>, detectors: usize) -> Result<()> {
+    fn wait_for_reader(&self, written: &mut Vec<Written>) -> Result<()> {
         if self.queue == 0 {
             return Ok(());
         }
-        // All detectors have equally many frames; the slowest reader decides.
-        while written.len() >= self.queue * detectors {
+        while fullest(written) >= self.queue {
             written.retain(|one| one.path.exists());
-            if written.len() < self.queue * detectors {
+            if fullest(written) < self.queue {
                 break;
             }
             interrupt::check()?;
@@ -195,6 +194,13 @@ impl Play {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Returns the most frames in a folder.
+fn fullest(written: &[Written]) -> usize {
+    let folder = |one: &Written| one.path.parent().map(Path::to_owned);
+    let same = |one| written.iter().filter(|other| folder(other) == folder(one)).count();
+    written.iter().map(same).max().unwrap_or(0)
 }
 
 /// Frame that has been written, and may be there.
@@ -235,6 +241,7 @@ impl Frame {
     }
 }
 
+/// Returns the description of a simulator's strain in a frame.
 pub(super) fn description(simulator: &StrainSimulator) -> &'static str {
     if simulator.is_recorded() { "Recorded strain" } else { "Simulated strain" }
 }

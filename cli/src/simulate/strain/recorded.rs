@@ -18,7 +18,7 @@ use crate::spiir::inputs::Strain;
 pub(super) struct RecordedArguments {
     /// Use recorded strain in the place of noise: HDF5 of GWOSC or gwpy, or frames (GWF); may be repeated.
     ///
-    /// Written NAME=FILE (H1=strain.gwf) if the file does not name its detector or has several; files of one detector are joined.
+    /// Written NAME=FILE (H1=strain.gwf) if a file names no detector or several. Files of one detector are joined in time.
     /// Injections and faults are added, the bits of data quality and hardware injections kept, and missing samples are NaN.
     /// The truth's SNRs are those in noise of --psd.
     #[arg(

@@ -47,9 +47,9 @@ pub(crate) struct LiveArguments {
     /// search begins with the oldest frame that lies within an hour of the next ones.
     #[arg(long, value_name = "NAME=FOLDER", required = true, help_heading = "Strain")]
     pub(super) frames: Vec<PathBuf>,
-    /// Remove each frame file once its strain has been read, or when it will not be.
+    /// Remove each frame file after it was read, or when it is refused, late or repeated.
     ///
-    /// A run that is killed then has a gap from its last checkpoint on when it continues.
+    /// If such a run is killed, --resume finds no strain between its last checkpoint and the kill: that time is a gap.
     #[arg(long, help_heading = "Strain")]
     pub(super) remove_frames: bool,
     /// Channels of the strain, separated by commas [default: the only floating-point channel of a detector, or the only one that
@@ -225,6 +225,14 @@ impl LiveArguments {
                 state: own(&self.state, &detector),
                 bits: bits.clone(),
             };
+            let same = folders.iter().find(|other: &&FrameFolder| other.folder == folder);
+            if let Some(other) = same.filter(|_| self.remove_frames) {
+                let rule = format!(
+                    "{} has this folder, and --remove-frames needs one for each",
+                    other.detector
+                );
+                return Err(Error::parameter("--frames", word.display(), rule));
+            }
             folders.push(FrameFolder { detector, folder, channels, removes: self.remove_frames });
         }
         for (option, names) in [("--channel", &self.channel), ("--state", &self.state)] {
@@ -302,6 +310,6 @@ impl LiveArguments {
             }
         };
         let source = self.design.source(templates, rate_hz, &threads, common.quiet)?;
-        Ok(Input::Shared(Arc::new(source)))
+        Ok(Input::Templates(Arc::new(source)))
     }
 }

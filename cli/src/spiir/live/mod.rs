@@ -72,7 +72,6 @@ pub(crate) fn run(
     let whitening = arguments.whitening.whitening(rate_hz, f64::INFINITY, common.memory)?;
     let inputs = arguments.inputs(&folders, banks.as_ref(), &whitening, rate_hz, common)?;
     let waveforms = |one: &Awaited| match &one.input {
-        Input::Shared(source) => source.waveforms.len(),
         Input::Templates(source) => source.waveforms.len(),
         Input::Bank(bank) => bank.templates.len(),
     };
@@ -194,6 +193,9 @@ fn wait_for_strain(streams: &mut FrameStreams) -> Result<Begun> {
     }
 }
 
+/// Time before which no triggers are missing, of a detector that is waited for.
+const NEVER: Gps = Gps { ns: i64::MIN / 4 };
+
 /// Strain of a detector that is searched at once.
 const PART_S: f64 = 0.25;
 
@@ -300,6 +302,7 @@ impl Live {
     /// returns false if a signal came.
     fn frames(&mut self, frames: &mut [Frame], waited: &[Gps]) -> Result<bool> {
         let part = (f64::from(self.rate_hz) * PART_S).ceil() as usize;
+        let mut awaited = waited.to_vec();
         while frames.iter().any(Frame::is_left) {
             for (detector, frame) in frames.iter_mut().enumerate().filter(|(_, one)| one.is_left())
             {
@@ -313,7 +316,11 @@ impl Live {
                 }
             }
             if frames.iter().any(Frame::is_left) {
-                self.changes(waited)?;
+                // The strain of an unfinished frame is there, so its triggers are awaited.
+                for ((awaited, waited), frame) in awaited.iter_mut().zip(waited).zip(&*frames) {
+                    *awaited = if frame.is_left() { NEVER } else { *waited };
+                }
+                self.changes(&awaited)?;
             }
             if interrupt::requested() {
                 return Ok(false);
@@ -402,8 +409,7 @@ impl Live {
 
     /// Writes the last events of a search that has ended, and the gaps that are open.
     fn write_changes(&mut self) -> Result<()> {
-        let never = vec![Gps { ns: i64::MIN / 4 }; self.names.len()];
-        self.changes(&never)?;
+        self.changes(&vec![NEVER; self.names.len()])?;
         self.lines.end()
     }
 

@@ -338,8 +338,14 @@ impl Views {
 }
 
 fn ranked(RankedRate { ranking, rate_hz }: RankedRate) -> RankedRow {
-    let round = |value: f64, steps: f64| (value * steps).round() / steps;
-    RankedRow { ranking: round(ranking, 10.0), per_year: round(rate_hz * SECONDS_PER_YEAR, 10.0) }
+    let per_year = digits(rate_hz * SECONDS_PER_YEAR, 3);
+    RankedRow { ranking: (ranking * 10.0).round() / 10.0, per_year }
+}
+
+/// Rounds a positive value to this many digits; 0 for others.
+fn digits(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits - 1 - value.abs().log10().floor() as i32);
+    if value > 0.0 && scale.is_finite() { (value * scale).round() / scale } else { 0.0 }
 }
 
 /// Numbers of events.
@@ -353,10 +359,6 @@ pub(super) struct EventCounts {
 fn spectrum(detector: &str, psd: &PowerSpectrum) -> SpectrumLine {
     let highest_hz = psd.highest_hz();
     let lowest_hz = LOWEST_HZ.min(0.1 * highest_hz);
-    let digits = |value: f64, digits: i32| {
-        let scale = 10_f64.powi(digits - 1 - value.abs().log10().floor() as i32);
-        if value > 0.0 && scale.is_finite() { (value * scale).round() / scale } else { 0.0 }
-    };
     let hertz = |point: usize| {
         lowest_hz * (highest_hz / lowest_hz).powf(point as f64 / (POINTS - 1) as f64)
     };
