@@ -53,11 +53,12 @@ const WINDOW_BYTES: usize = 32 << 20;
 /// Time for which a loop makes chunks, while a socket holds the packets that come.
 const GROWING: Duration = Duration::from_micros(200);
 
-/// Length in seconds of the buffer before the consumer, about the consumer's start-up time; its least and most bytes, and its least
-/// and most chunks.
+/// Length in seconds of the buffer before the consumer, about the consumer's start-up time; its least and most bytes, its bytes when a
+/// stream begins, and its least and most chunks.
 const WAITING_S: f64 = 1.0;
 const WAITING_BYTES: usize = 96 << 20;
 const MOST_WAITING_BYTES: usize = 1 << 30;
+const FIRST_BYTES: usize = 8 << 20;
 const LEAST_WAITING: usize = 16;
 const MOST_WAITING: usize = 2048;
 
@@ -655,7 +656,10 @@ impl Current {
         let waiting =
             waiting.clamp(WAITING_BYTES, MOST_WAITING_BYTES) / (options.blocks * block_bytes);
         let waiting = waiting.clamp(LEAST_WAITING, MOST_WAITING);
-        let window = Window::with_buffers(shape, options, chunks + LEAST_WAITING)?;
+        // The first batch may hold as many bytes.
+        let first = FIRST_BYTES / (options.blocks * block_bytes);
+        let first = first.clamp(LEAST_WAITING, waiting);
+        let window = Window::with_buffers(shape, options, chunks + first)?;
         Ok(Self {
             begun,
             packets,
@@ -666,7 +670,7 @@ impl Current {
             end: None,
             counter: None,
             is_heard: false,
-            lacking: waiting - LEAST_WAITING,
+            lacking: waiting - first,
         })
     }
 
