@@ -1,7 +1,7 @@
 """Early warning of a binary of neutron stars: `early_warning.py FOLDER`.
 
-Plays noise of H1 and L1 with one binary in real time, and searches it at the same time with templates that end so many seconds before
-the merger, a run of `live spiir` for each. Prints a table: the ratio that each template finds against that of the truncated template
+Plays noise of H1 and L1 with one binary in real time. For each cut a run of `live spiir` searches it with templates that end that
+many seconds before the merger. Prints a table: the ratio that each template finds against that of the truncated template
 without noise, its error of the merger's time, and when the event's first line with a network's ratio of 8 was written. Needs
 the program alone.
 """

@@ -58,7 +58,7 @@ def binary(time_gps, distance, m1=30, m2=30):
 def pictures():
     """Makes the pictures in docs/."""
     with tempfile.TemporaryDirectory() as folder:
-        # Five times real time: the background is there before the binaries are.
+        # At five times real time the search has learned its background before the binaries arrive.
         strain = Strain(folder)
         browsers = [Browser(1280, 900), Browser(390, 844, dark=True, ratio=1, mobile=True)]
         for browser in browsers:
