@@ -118,7 +118,7 @@ const INPUT_PART: usize = 8;
 /// Size of the output plane of a block copied to the host, in bytes: long enough for the bus, and quickly page-locked.
 const PLANE_BYTES: usize = 16 << 20;
 
-/// Size of the input of a block that stays on the device, in bytes.
+/// Size of the input of a block, in bytes.
 const BLOCK_BYTES: usize = 256 << 20;
 
 /// Granularity of block sizes in output times.
@@ -127,9 +127,9 @@ const STEP: usize = 512;
 impl Sizes {
     fn new(plan: &Plan, lane_bytes: usize) -> Self {
         let dms = plan.dms().len();
-        let host = (PLANE_BYTES / (4 * dms)).clamp(STEP, 1 << 15) / STEP * STEP;
-        let held = plan.channels_used().len() * lane_bytes;
-        let device = (BLOCK_BYTES / held).clamp(host, (1 << 17).max(host)) / STEP * STEP;
+        let most = BLOCK_BYTES / (plan.channels_used().len() * lane_bytes);
+        let host = (PLANE_BYTES / (4 * dms)).min(most).clamp(STEP, 1 << 15) / STEP * STEP;
+        let device = most.clamp(host, (1 << 17).max(host)) / STEP * STEP;
         Self { dms, row_bytes: plan.row_bytes(), host, device }
     }
 
