@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::random::Random;
+use sidereal::backend::threads::Threads;
 use sidereal::spiir::coincidence::{
     BackgroundOptions, Change, Coincider, Detector, Event, OnlineBackground, Options, Segments,
     Significance, State, TimedTrigger, search,
@@ -85,8 +86,10 @@ fn searched(noise: Noise, seed: u64) -> Searched {
     let triggers: Vec<Vec<TimedTrigger>> =
         (0..noise.detectors).map(|_| noise.triggers(&mut random)).collect();
     let options = noise.options();
-    let mut coincider = Coincider::new(noise.detectors, options.coincidence.clone()).unwrap();
-    let mut background = OnlineBackground::new(options).unwrap();
+    let threads = Threads::new(0);
+    let coincidence = options.coincidence.clone();
+    let mut coincider = Coincider::new(noise.detectors, coincidence, &threads).unwrap();
+    let mut background = OnlineBackground::new(options, &threads).unwrap();
     background.begin(gps(0.0));
     let (mut events, mut taken) = (Vec::new(), vec![0; noise.detectors]);
     let mut time = 0.0;

@@ -159,9 +159,9 @@ impl OnlineSearch {
         let named = awaited.iter().map(|one| (one.detector.as_str(), nowhere));
         let coincidence = options.coincidence(windows(named, options.window_pad_s)?);
         let names = awaited.iter().map(|one| one.detector.clone()).collect();
-        let coincider = Coincider::new(awaited.len(), coincidence.clone())?;
-        let _kernels = prefetch(backend);
         let threads = backend.host().threads();
+        let coincider = Coincider::new(awaited.len(), coincidence.clone(), &threads)?;
+        let _kernels = prefetch(backend);
         let whitening = &options.whitening;
         let mut designed = None::<(Arc<bank::Source>, Arc<Bank>)>;
         let mut banks = Vec::with_capacity(awaited.len());
@@ -207,12 +207,13 @@ impl OnlineSearch {
         })?;
         let templates = chains.first().map_or(&[][..], |one: &Chain| &one.bank.templates);
         let masses = templates.iter().map(|one| Some(one.binary?.chirp_mass_msun()));
-        let background = OnlineBackground::new(BackgroundOptions {
+        let background = BackgroundOptions {
             detectors: names,
             coincidence,
             threshold: options.threshold,
             chirp_masses_msun: masses.collect(),
-        })?;
+        };
+        let background = OnlineBackground::new(background, &threads)?;
         let (injections, has_ended) = (Vec::new(), false);
         Ok(Self { chains, coincider, background, injections, has_ended })
     }

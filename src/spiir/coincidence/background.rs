@@ -9,6 +9,7 @@ use super::density::{Distribution, Histogram, Likelihood, Signal, Tail};
 use super::search::{Slid, nanoseconds};
 use super::segments::Segments;
 use super::{Detector, Event, MAX_DETECTORS, Options, TimedTrigger};
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::units::{Gps, SECONDS_PER_DAY, SECONDS_PER_YEAR};
@@ -152,6 +153,7 @@ pub struct OnlineBackground {
     vetoes: Vec<(Gps, Gps)>,
     signal: Signal,
     rates: Option<Rates>,
+    threads: Threads,
 }
 
 /// Distributions of noise, and what follows from them.
@@ -173,11 +175,11 @@ struct SetRate {
 }
 
 impl OnlineBackground {
-    /// Begins an empty background.
+    /// Begins an empty background, whose pieces are added on `threads`.
     ///
     /// # Errors
     /// [`Error::Parameter`] for no or more than 4 detectors, unusable windows, or a threshold that is not above 0.
-    pub fn new(options: BackgroundOptions) -> Result<Self> {
+    pub fn new(options: BackgroundOptions, threads: &Threads) -> Result<Self> {
         let count = options.detectors.len();
         match count {
             0 => return Err(Error::parameter("detectors", 0, "there must be at least one")),
@@ -202,6 +204,7 @@ impl OnlineBackground {
             vetoes: Vec::new(),
             signal: Signal::new(options.threshold),
             rates: None,
+            threads: threads.clone(),
             options,
         })
     }
@@ -259,30 +262,26 @@ impl OnlineBackground {
         let old = self.counts.iter_mut().flatten().chain(&mut self.live_s);
         old.chain(&mut self.coincidences).chain(&mut self.events).for_each(|own| *own *= factor);
         self.live_s.iter_mut().zip(live).for_each(|(sum, own)| *sum += own);
-        let sorted: Vec<Vec<(u32, i64)>> = self.triggers.iter().map(|list| sorted(list)).collect();
-        let mut own = vec![Vec::new(); self.triggers.len()];
-        for (detector, triggers) in self.triggers.iter().enumerate() {
-            for one in triggers.iter().filter(|one| piece.contains(&one.gps)) {
-                if !valid[detector].contains(one.gps) {
-                    continue;
-                }
-                own[detector].push(*one);
-                let windows_ns = &self.windows_ns;
-                let has_partner = sorted.iter().enumerate().any(|(other, list)| {
-                    other != detector && is_near(list, one, windows_ns[detector][other])
-                });
-                if !has_partner {
-                    let bin = usize::from(self.bins[one.template as usize]);
-                    self.histograms[detector * BINS + bin].add(one);
-                    self.counts[detector][one.template as usize] += 1.0;
-                }
+        let Self { triggers, windows_ns, bins, threads, .. } = self;
+        let mut sorted = vec![Vec::new(); triggers.len()];
+        threads
+            .for_each(&mut sorted, 1, |detector, list| list[0] = by_template(&triggers[detector]));
+        let counts = self.histograms.chunks_mut(BINS).zip(&mut self.counts);
+        let mut own: Vec<Own<'_>> = counts
+            .map(|(histograms, counts)| Own { histograms, counts, triggers: Vec::new() })
+            .collect();
+        threads.for_each(&mut own, 1, |detector, own| {
+            let has_partner = partnered(&sorted, detector, &windows_ns[detector]);
+            for (one, has_partner) in triggers[detector].iter().zip(has_partner) {
+                let is_in = piece.contains(&one.gps) && valid[detector].contains(one.gps);
+                own.iter_mut().filter(|_| is_in).for_each(|own| own.add(one, has_partner, bins));
             }
-        }
+        });
         let detectors = own.iter().zip(valid);
         let detectors: Vec<Detector<'_>> =
-            detectors.map(|(triggers, valid)| Detector { triggers, valid }).collect();
-        let slid =
-            Slid::new(&detectors, &self.options.coincidence, &self.windows_ns, piece, SLIDES);
+            detectors.map(|(own, valid)| Detector { triggers: &own.triggers, valid }).collect();
+        let coincidence = &self.options.coincidence;
+        let slid = Slid::new(&detectors, coincidence, windows_ns, piece, SLIDES, threads);
         for ranking in slid.coincidences {
             self.coincidences[ranking_bin(ranking)] += 1.0;
         }
@@ -415,9 +414,11 @@ impl OnlineBackground {
     /// Returns, for each mass bin, the sum over its templates of the product of the detectors' rates of triggers.
     fn coincidence_rates(&self, members: &[usize]) -> [f64; BINS] {
         let mut sums = [0.0; BINS];
+        let own = |one: &usize| (&self.counts[*one], self.live_of(1 << one).max(1.0));
+        let own: Vec<(&Vec<f64>, f64)> = members.iter().map(own).collect();
         for (template, bin) in self.bins.iter().enumerate() {
-            let rate = |one: &usize| self.counts[*one][template] / self.live_of(1 << one).max(1.0);
-            sums[usize::from(*bin)] += members.iter().map(rate).product::<f64>();
+            let rates = own.iter().map(|(counts, live_s)| counts[template] / live_s);
+            sums[usize::from(*bin)] += rates.product::<f64>();
         }
         sums
     }
@@ -552,18 +553,65 @@ fn members(set: usize) -> impl Iterator<Item = usize> {
     (0..MAX_DETECTORS).filter(move |detector| set >> detector & 1 == 1)
 }
 
-/// Returns templates and times in order.
-fn sorted(triggers: &[TimedTrigger]) -> Vec<(u32, i64)> {
-    let mut all: Vec<(u32, i64)> = triggers.iter().map(|one| (one.template, one.gps.ns)).collect();
+/// Trigger of a list that is ordered by template and time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Placed {
+    template: u32,
+    ns: i64,
+    /// Its place in the list in order of arrival.
+    index: u32,
+}
+
+/// Returns triggers in order of template and time.
+fn by_template(triggers: &[TimedTrigger]) -> Vec<Placed> {
+    let place = |(index, one): (usize, &TimedTrigger)| Placed {
+        template: one.template,
+        ns: one.gps.ns,
+        index: index as u32,
+    };
+    let mut all: Vec<Placed> = triggers.iter().enumerate().map(place).collect();
     all.sort_unstable();
     all
 }
 
-/// Returns whether a sorted list has a time of the trigger's template within a window.
-fn is_near(sorted: &[(u32, i64)], trigger: &TimedTrigger, window_ns: i64) -> bool {
-    let (template, ns) = (trigger.template, trigger.gps.ns);
-    let first = sorted.partition_point(|other| *other < (template, ns - window_ns));
-    sorted.get(first).is_some_and(|(own, time)| *own == template && *time <= ns + window_ns)
+/// Returns, for each trigger of a detector in order of arrival, whether another detector has one of its template within the window.
+fn partnered(sorted: &[Vec<Placed>], detector: usize, windows_ns: &[i64]) -> Vec<bool> {
+    let own = &sorted[detector];
+    let mut has_partner = vec![false; own.len()];
+    for (other, list) in sorted.iter().enumerate().filter(|(other, _)| *other != detector) {
+        let window_ns = windows_ns[other];
+        let mut first = 0;
+        for one in own {
+            let earliest = (one.template, one.ns - window_ns);
+            first +=
+                list[first..].iter().take_while(|its| (its.template, its.ns) < earliest).count();
+            let is_near =
+                |its: &Placed| its.template == one.template && its.ns <= one.ns + window_ns;
+            has_partner[one.index as usize] |= list.get(first).is_some_and(is_near);
+        }
+    }
+    has_partner
+}
+
+/// Counts of a detector, and its triggers of a piece of strain.
+struct Own<'a> {
+    /// By mass bin.
+    histograms: &'a mut [Histogram],
+    /// By template.
+    counts: &'a mut [f64],
+    triggers: Vec<TimedTrigger>,
+}
+
+impl Own<'_> {
+    /// Adds a trigger; it counts as noise if it has no partner.
+    fn add(&mut self, one: &TimedTrigger, has_partner: bool, bins: &[u8]) {
+        self.triggers.push(*one);
+        if !has_partner {
+            let template = one.template as usize;
+            self.histograms[usize::from(bins[template])].add(one);
+            self.counts[template] += 1.0;
+        }
+    }
 }
 
 /// Returns the seconds in which exactly each set of detectors is valid; set 0 has none.
@@ -636,7 +684,7 @@ mod tests {
 
     /// Background of 192 s with a trigger in both detectors each 50 ms, 20 ms apart.
     fn background() -> OnlineBackground {
-        let mut background = OnlineBackground::new(options()).unwrap();
+        let mut background = OnlineBackground::new(options(), &Threads::new(2)).unwrap();
         background.begin(gps(0.0));
         for detector in 0..2 {
             let trigger = |index: i32| TimedTrigger {
@@ -700,12 +748,14 @@ mod tests {
             assert!((own.ranking - ranking).abs() < 1e-9, "{own:?}");
             assert!((own.rate_hz / rate_hz - 1.0).abs() < 1e-12, "{own:?}");
         }
-        assert!(OnlineBackground::new(options()).unwrap().slid_rates().is_empty());
+        assert!(
+            OnlineBackground::new(options(), &Threads::new(2)).unwrap().slid_rates().is_empty()
+        );
     }
 
     #[test]
     fn time_around_signals_stays_out() {
-        let mut one = OnlineBackground::new(options()).unwrap();
+        let mut one = OnlineBackground::new(options(), &Threads::new(2)).unwrap();
         one.begin(gps(0.0));
         let trigger = |s| TimedTrigger { template: 0, gps: gps(s), snr: 5.0, phase: 0.0, xi2: 1.0 };
         // A coincidence, a trigger near an injection, and one elsewhere.
@@ -722,7 +772,7 @@ mod tests {
         let saved = background();
         let bytes = saved.save();
         let load = |options: BackgroundOptions, bytes: &[u8]| {
-            let mut other = OnlineBackground::new(options).unwrap();
+            let mut other = OnlineBackground::new(options, &Threads::new(1)).unwrap();
             let path = Path::new("background");
             Saved::new(path, 0, bytes).and_then(|mut from| other.load(&mut from)).map(|()| other)
         };

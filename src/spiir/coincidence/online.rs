@@ -5,6 +5,7 @@
 use super::search::{check_triggers, event, nanoseconds, zero_lag};
 use super::segments::Segments;
 use super::{Detector, Event, Options, Significance, TimedTrigger};
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::units::{Gps, NS_PER_S};
@@ -93,6 +94,7 @@ pub struct Coincider {
     has_new: bool,
     announced: Vec<Announced>,
     count: u64,
+    threads: Threads,
     /// Times that the published changes have reached, until the triggers that come again have reached them.
     again: Option<Again>,
 }
@@ -109,7 +111,7 @@ impl Coincider {
     ///
     /// # Errors
     /// [`Error::Parameter`] for no or more than 4 detectors, and for unusable windows.
-    pub fn new(detectors: usize, options: Options) -> Result<Self> {
+    pub fn new(detectors: usize, options: Options, threads: &Threads) -> Result<Self> {
         match detectors {
             0 => return Err(Error::parameter("detectors", 0, "there must be at least one")),
             1 => {}
@@ -132,6 +134,7 @@ impl Coincider {
             has_new: false,
             announced: Vec::new(),
             count: 0,
+            threads: threads.clone(),
             again: None,
         })
     }
@@ -189,7 +192,7 @@ impl Coincider {
         let detectors: Vec<Detector<'_>> =
             self.triggers.iter().map(|triggers| Detector { triggers, valid: &valid }).collect();
         check_triggers(&detectors)?;
-        let mut found = zero_lag(&detectors, &self.options, &self.windows_ns);
+        let mut found = zero_lag(&detectors, &self.options, &self.windows_ns, &self.threads);
         found.retain(|one| one.ns >= self.ended.ns);
         found.sort_by_key(|one| one.ns);
         self.announced.iter_mut().for_each(|announced| announced.is_there = false);
@@ -460,7 +463,7 @@ mod tests {
     }
 
     fn coincider(detectors: usize) -> Coincider {
-        Coincider::new(detectors, options(detectors)).expect("options")
+        Coincider::new(detectors, options(detectors), &Threads::new(1)).expect("options")
     }
 
     fn at(s: f64) -> Gps {

@@ -56,7 +56,7 @@ pub fn search_on(
     let rows = options.windows_s.iter();
     let windows_ns: Vec<Vec<i64>> =
         rows.map(|row| row.iter().map(|window| nanoseconds(*window)).collect()).collect();
-    let coincidences = zero_lag(detectors, options, &windows_ns);
+    let coincidences = zero_lag(detectors, options, &windows_ns, threads);
     let livetime_s = common.duration_s();
     let noise = Noise { detectors, options, windows_ns: &windows_ns, events: &coincidences, valid };
     let background = noise.background(threads, livetime_s);
@@ -110,8 +110,9 @@ pub(super) fn zero_lag(
     detectors: &[Detector<'_>],
     options: &Options,
     windows_ns: &[Vec<i64>],
+    threads: &Threads,
 ) -> Vec<Coincidence> {
-    let table = Table::new(detectors, options.ranking, |_, _| true);
+    let table = Table::new(detectors, options.ranking, |_, _| true, threads);
     let mut coincidences = Vec::new();
     for (place, template) in table.templates.iter().enumerate() {
         let rows: Vec<&[Hit]> =
@@ -207,9 +208,10 @@ impl Noise<'_> {
         let common = Segments::at_least(2, &valid.iter().collect::<Vec<_>>());
         let none = Background { left_out: count, ..Background::default() };
         let Some(circle) = common.extent().filter(|_| options.slides > 0) else { return none };
-        let table = Table::new(detectors, options.ranking, |detector, trigger| {
+        let wanted = |detector: usize, trigger: &TimedTrigger| {
             circle.contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
-        });
+        };
+        let table = Table::new(detectors, options.ranking, wanted, threads);
         let interval_ns = nanoseconds(options.slide_interval_s);
         let cluster_ns = nanoseconds(options.cluster_s);
         let windows_ns = self.windows_ns;
@@ -441,10 +443,11 @@ impl Table {
     fn new(
         detectors: &[Detector<'_>],
         ranking: Ranking,
-        wanted: impl Fn(usize, &TimedTrigger) -> bool,
+        wanted: impl Fn(usize, &TimedTrigger) -> bool + Sync,
+        threads: &Threads,
     ) -> Self {
-        let sorted = |(detector, of): (usize, &Detector<'_>)| {
-            let triggers = of.triggers.iter().enumerate();
+        let sorted = |detector: usize| {
+            let triggers = detectors[detector].triggers.iter().enumerate();
             let mut list: Vec<(u32, Hit)> = triggers
                 .filter(|(_, trigger)| wanted(detector, trigger))
                 .map(|(index, trigger)| {
@@ -455,7 +458,8 @@ impl Table {
             list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
             list
         };
-        let lists: Vec<_> = detectors.iter().enumerate().map(sorted).collect();
+        let mut lists = vec![Vec::new(); detectors.len()];
+        threads.for_each(&mut lists, 1, |detector, list| list[0] = sorted(detector));
         let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
         templates.sort_unstable();
         // A template occurs once for each detector that has it.
@@ -516,24 +520,31 @@ impl Slid {
         windows_ns: &[Vec<i64>],
         circle: Range<Gps>,
         slides: usize,
+        threads: &Threads,
     ) -> Self {
         let mut slid = Self::default();
         let cluster_ns = nanoseconds(options.cluster_s);
-        let mut found = Vec::new();
         if let [only] = detectors {
-            found.extend(alone(only.triggers, options.ranking));
+            let mut found: Vec<Coincidence> = alone(only.triggers, options.ranking).collect();
             slid.take(&mut found, cluster_ns);
             return slid;
         }
         let interval_ns = (circle.end.ns - circle.start.ns) / (slides as i64 + 1);
-        let table = Table::new(detectors, options.ranking, |_, one| circle.contains(&one.gps));
+        let is_in = |_, one: &TimedTrigger| circle.contains(&one.gps);
+        let table = Table::new(detectors, options.ranking, is_in, threads);
         let (table, valid) = (&table, &[]);
         let slides_of = Slides { table, valid, circle, windows_ns, interval_ns, cluster_ns };
-        let mut moved = vec![Vec::new(); detectors.len()];
-        for slide in 1..=slides {
+        let mut scratch = Scratch::of_all(threads, detectors.len());
+        let mut all: Vec<Self> = (0..slides).map(|_| Self::default()).collect();
+        threads.for_each_chunk(&mut scratch, &mut all, 1, |scratch, index, own| {
+            let Scratch { moved, found } = scratch;
             found.clear();
-            slides_of.slide(slide, &mut moved, &mut found);
-            slid.take(&mut found, cluster_ns);
+            slides_of.slide(index + 1, moved, found);
+            own.iter_mut().for_each(|own| own.take(found, cluster_ns));
+        });
+        for own in all {
+            slid.coincidences.extend(own.coincidences);
+            slid.events.extend(own.events);
         }
         slid
     }
@@ -563,6 +574,14 @@ struct Scratch {
     found: Vec<Coincidence>,
 }
 
+impl Scratch {
+    /// Returns the scratch memory of all threads.
+    fn of_all(threads: &Threads, detectors: usize) -> Vec<Self> {
+        let one = || Self { moved: vec![Vec::new(); detectors], found: Vec::new() };
+        (0..threads.count()).map(|_| one()).collect()
+    }
+}
+
 impl Slides<'_> {
     /// Returns the most slides of the interval: no two give a pair of detectors the same offset, and none comes
     /// within a step of the full interval.
@@ -574,8 +593,7 @@ impl Slides<'_> {
     /// Returns the events of `slides` slides, distributed over the threads.
     fn run(&self, slides: usize, threads: &Threads) -> Background {
         let mut made: Vec<Made> = (1..=slides).map(Made::new).collect();
-        let scratch = || Scratch { moved: vec![Vec::new(); self.valid.len()], found: Vec::new() };
-        let mut scratch: Vec<Scratch> = (0..threads.count()).map(|_| scratch()).collect();
+        let mut scratch = Scratch::of_all(threads, self.valid.len());
         threads.for_each_chunk(&mut scratch, &mut made, 1, |scratch, _, made| {
             made.iter_mut().for_each(|made| self.make(made, scratch));
         });
