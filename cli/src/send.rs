@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     rate: Rate,
     /// Times to send the recording, one after the other without a break in the count of samples; 0 is endless.
     ///
-    /// Voltages that divide into whole heaps or described packets, at most 1 GiB of them, are read before the first packet and then sent
+    /// Voltages that divide into whole heaps or described packets, at most 1 GiB of them (or --memory, if less), are read before the first packet and then sent
     /// from memory. Others, and VDIF frames, are read again each time.
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     repeats: u64,
@@ -233,7 +233,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let provenance = Provenance::new(common, inputs)?;
     let mut listener = Listener::new(&recording, arguments, common, files.as_ref())?;
     let mut reopen = || arguments.open(common);
-    let options = arguments.options();
+    let options = arguments.options(common.memory);
     let summary = match &mut target {
         Opened::Address(target) => send(recording, &mut reopen, target, &options, &mut listener)?,
         Opened::Packets { description, socket, .. } => {
@@ -283,7 +283,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 }
 
 impl Arguments {
-    fn options(&self) -> Options {
+    fn options(&self, memory: Option<u64>) -> Options {
         let Impaired { loss, reorder, reorder_span: span, duplicate, seed, .. } = self.impaired;
         let mut options = Options::default();
         options.rate = self.rate.0;
@@ -292,6 +292,7 @@ impl Arguments {
         options.first = self.first_count;
         options.packet_bytes = self.packet_bytes;
         options.heap_times = self.heap_times;
+        options.kept_bytes = options.kept_bytes.min(memory.unwrap_or(u64::MAX));
         options.impairments = impair::Options { loss, reorder, span, duplicate, seed };
         options
     }

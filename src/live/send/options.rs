@@ -23,12 +23,14 @@ pub struct Options {
     pub packet_bytes: usize,
     /// Samples per SPEAD heap or VDIF frame; `None` chooses heaps of about 8 KiB, and the largest frames that fit.
     pub heap_times: Option<usize>,
+    /// Most bytes of packed voltages that are kept in memory for repetitions.
+    pub kept_bytes: u64,
     /// Loss, delay and duplication of packets with samples.
     pub impairments: impair::Options,
 }
 
 impl Default for Options {
-    /// Makes options of real time, once, in packets of 8 KiB.
+    /// Makes options of real time, once, in packets of 8 KiB; repetitions keep at most 1 GiB.
     fn default() -> Self {
         Self {
             rate: Some(1.0),
@@ -37,6 +39,7 @@ impl Default for Options {
             first: 0,
             packet_bytes: 8192,
             heap_times: None,
+            kept_bytes: 1 << 30,
             impairments: impair::Options::default(),
         }
     }

@@ -8,9 +8,6 @@ use crate::live::header::Content;
 use crate::live::impair::Impairer;
 use crate::live::socket::BATCH;
 
-/// Most bytes of packed samples that are kept in memory for repetitions.
-const KEPT_BYTES: u64 = 1 << 30;
-
 /// Sends a batch of packets.
 pub(super) type Put<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Result<()>;
 
@@ -106,7 +103,7 @@ pub(super) fn run(
     let mut feed = Feed::new(recording, reopen, options.repeats, times, options.rate);
     let mut packed = Packed::new(division.packed_bytes());
     if options.repeats != 1 {
-        packed.keep(&mut feed, &division, monitor)?;
+        packed.keep(&mut feed, &division, options.kept_bytes, monitor)?;
     }
     let per_start = options.samples_per_start(content.tsamp_s());
     let per_start = per_start.checked_next_multiple_of(times as u64).unwrap_or(u64::MAX);
@@ -192,33 +189,36 @@ impl Packed {
         Self { block_bytes, bytes: vec![0; block_bytes], is_kept: false }
     }
 
-    /// Reads the recording before the first packet is due, and keeps its blocks, unless they are too many, one of them would begin
-    /// in a repetition and end in the next, or samples are sent as the feed has them.
+    /// Reads the recording before the first packet is due, and keeps its blocks, unless they have more than `most` bytes, one of them
+    /// would begin in a repetition and end in the next, samples are sent as the feed has them, or reading fails: then all that precedes
+    /// the fault is sent first.
     ///
     /// # Errors
-    /// Those of the recording.
+    /// Those of opening the recording again.
     fn keep(
         &mut self,
         feed: &mut Feed<'_>,
         division: &impl Division,
+        most: u64,
         monitor: &mut dyn Monitor,
     ) -> Result<()> {
         let times = division.times();
         let blocks = feed.length().map_or(0, |samples| samples / times as u64);
         let is_whole = feed.length().is_some_and(|samples| samples.is_multiple_of(times as u64));
         let bytes = blocks.saturating_mul(self.block_bytes as u64);
-        if !is_whole || bytes == 0 || bytes > KEPT_BYTES {
+        if !is_whole || bytes == 0 || bytes > most {
             return Ok(());
         }
-        let mut kept = vec![0; bytes as usize];
+        let mut kept = Vec::new();
+        if kept.try_reserve_exact(bytes as usize).is_err() {
+            return Ok(());
+        }
+        kept.resize(bytes as usize, 0);
         let mut all = kept.chunks_exact_mut(self.block_bytes);
         while !monitor.stops() {
-            let filled = feed.fill_once()?;
+            let Ok(filled @ 1..) = feed.fill_once() else { break };
             for (start, block) in (0..filled).step_by(times).zip(&mut all) {
                 division.pack(feed, start, block)?;
-            }
-            if filled == 0 {
-                break;
             }
         }
         self.is_kept = feed.begin_again(monitor)?;

@@ -24,10 +24,13 @@ pub(crate) struct Document {
     /// Present if recorded strain takes the place of noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<bool>,
-    seed: u64,
+    /// Seed and lowest frequency of the noise, if it is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     /// Power spectral densities as given on the command line.
     psd: Vec<String>,
-    noise_low_hz: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise_low_hz: Option<f64>,
     /// Injections, loudest first: the events that a search should find.
     events: Vec<Event>,
     glitches: Vec<Glitch>,
@@ -131,15 +134,16 @@ impl Document {
                 missing: flagged.quality == Quality::Missing,
             }));
         }
+        let is_recorded = simulation.detectors.iter().any(StrainSimulator::is_recorded);
         Self {
             files: files.collect(),
             start_gps: options.start.s(),
             duration_s: options.times as f64 / f64::from(options.rate_hz),
             rate_hz: options.rate_hz,
-            recorded: simulation.detectors.iter().any(StrainSimulator::is_recorded).then_some(true),
-            seed: options.seed,
+            recorded: is_recorded.then_some(true),
+            seed: (!is_recorded).then_some(options.seed),
             psd: psd.to_vec(),
-            noise_low_hz: options.lowest_hz,
+            noise_low_hz: (!is_recorded).then_some(options.lowest_hz),
             events,
             glitches,
             bad_seconds,
