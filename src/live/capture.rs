@@ -6,7 +6,7 @@
 //! first packet, and ends when the sender counts anew or is idle; one of VDIF frames is described by the first of them, anew after
 //! each idle time. The thread allocates when a stream begins, and, if the stream carries its header, for a short time after its first
 //! packets. It does not allocate to process packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
-//! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
+//! and counts whole chunks until half of them are free, and [`Event::Overrun`] reports their blocks.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -221,7 +221,8 @@ impl AddAssign for Counts {
 pub struct Fill {
     /// Chunks that have left the window and have not come back.
     pub held: usize,
-    /// Chunks beside those in flight; if all are held, the next chunk is an overrun. 0 before the first stream.
+    /// Chunks beside those in flight; if all are held, the next chunks are overruns, until half of them are free. 0 before the first
+    /// stream.
     pub capacity: usize,
 }
 
@@ -313,6 +314,8 @@ pub struct Window {
     /// Number of chunks that exist.
     buffers: usize,
     free: Vec<Chunk>,
+    /// Whether chunks are dropped, since none was free.
+    is_behind: bool,
     ready: VecDeque<Ready>,
     position: Option<Position>,
     candidate: Option<Candidate>,
@@ -340,6 +343,7 @@ impl Window {
             ready: VecDeque::with_capacity(2 * chunks.len() + 16),
             buffers: chunks.len(),
             free: Vec::with_capacity(chunks.len()),
+            is_behind: false,
             position: None,
             candidate: None,
             counts: vec![Counts::default(); shape.sources],
@@ -522,6 +526,7 @@ impl Window {
     fn begin(&mut self, counter: u64) -> Position {
         let position = Position { counter, first: counter, end: 0, whole: 0 };
         self.totals.streams += 1;
+        self.is_behind = false;
         (self.position, self.candidate) = (Some(position), None);
         position
     }
@@ -582,7 +587,7 @@ impl Window {
         let Some(position) = self.position else { return };
         let (slot, block) = ((block / span) as usize, (block % span) as usize);
         if matches!(self.slots[slot], Slot::Empty) {
-            self.slots[slot] = match self.free.pop() {
+            self.slots[slot] = match self.buffer() {
                 None => Slot::Overrun,
                 Some(mut chunk) => {
                     let units = (slot as u64 * span).wrapping_mul(self.shape.step);
@@ -607,6 +612,18 @@ impl Window {
         {
             self.advance();
         }
+    }
+
+    /// Returns a free chunk for the next samples; none from the time when all are held until the caller has given half of them back.
+    /// Streams that are read together thus drop the same time, and not each another part of it.
+    fn buffer(&mut self) -> Option<Chunk> {
+        if self.is_behind {
+            let Fill { held, capacity } = self.fill();
+            self.is_behind = 2 * held > capacity;
+        }
+        let chunk = if self.is_behind { None } else { self.free.pop() };
+        self.is_behind |= chunk.is_none();
+        chunk
     }
 
     /// Lets the first chunk leave, and moves the window by one chunk.

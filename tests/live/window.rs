@@ -227,6 +227,31 @@ fn without_free_buffers_whole_chunks_are_dropped_and_named() {
 }
 
 #[test]
+fn chunks_are_dropped_until_half_of_them_are_free() {
+    // Two chunks of 4 blocks in flight, and 6 that the reader may hold.
+    let mut window = window(8);
+    both(&mut window, 0..36);
+    let mut held: Vec<Chunk> = std::iter::from_fn(|| match window.take() {
+        Some(Ready::Chunk(chunk)) => Some(chunk),
+        _ => None,
+    })
+    .collect();
+    assert_eq!(held.len(), 8);
+    let mut next = 36;
+    let mut received = |window: &mut Window, free: usize| {
+        held.drain(..free).for_each(|chunk| window.recycle(chunk).unwrap());
+        let before = window.counts()[0].received;
+        both(window, next..next + 4);
+        next += 4;
+        window.counts()[0].received - before
+    };
+    // After five, the reader holds 3 of the 6.
+    for (free, blocks) in [(1, 0), (3, 0), (1, 4), (0, 4)] {
+        assert_eq!(received(&mut window, free), blocks, "after {free} more");
+    }
+}
+
+#[test]
 fn a_reader_that_never_comes_costs_no_memory() {
     let mut window = window(4);
     for start in 0..200 {
