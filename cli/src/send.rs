@@ -73,8 +73,8 @@ pub(crate) struct Arguments {
     rate: Rate,
     /// Times to send the recording, one after the other without a break in the count of samples; 0 is endless.
     ///
-    /// Voltages that divide into whole heaps or described packets, at most 1 GiB of them (or --memory, if less), are read before the first packet and then sent
-    /// from memory. Others, and VDIF frames, are read again each time.
+    /// Voltages that divide into whole heaps or described packets are read before the first packet and then sent from memory, if they take
+    /// at most 1 GiB and at most --memory. Others, and VDIF frames, are read again each time.
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     repeats: u64,
     /// Start again after every S seconds of data, with a later header and samples counted from 0.

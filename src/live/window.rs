@@ -314,7 +314,7 @@ pub struct Window {
     /// Number of chunks that exist.
     buffers: usize,
     free: Vec<Chunk>,
-    /// Whether chunks are dropped, since none was free.
+    /// Whether samples are dropped until half of the chunks are free.
     is_behind: bool,
     ready: VecDeque<Ready>,
     position: Option<Position>,
@@ -614,8 +614,8 @@ impl Window {
         }
     }
 
-    /// Returns a free chunk for the next samples; none from the time when all are held until the caller has given half of them back.
-    /// Streams that are read together thus drop the same time, and not each another part of it.
+    /// Returns a free chunk; `None` once all are held, until at most half are. Streams that are read together would otherwise drop
+    /// different times.
     fn buffer(&mut self) -> Option<Chunk> {
         if self.is_behind {
             let Fill { held, capacity } = self.fill();

@@ -81,15 +81,14 @@ struct Searched {
 }
 
 /// Plays triggers in steps of 4 s, as a live search takes them.
-fn searched(noise: Noise, seed: u64) -> Searched {
+fn searched(noise: Noise, seed: u64, threads: &Threads) -> Searched {
     let mut random = Random::new(seed);
     let triggers: Vec<Vec<TimedTrigger>> =
         (0..noise.detectors).map(|_| noise.triggers(&mut random)).collect();
     let options = noise.options();
-    let threads = Threads::new(0);
     let coincidence = options.coincidence.clone();
-    let mut coincider = Coincider::new(noise.detectors, coincidence, &threads).unwrap();
-    let mut background = OnlineBackground::new(options, &threads).unwrap();
+    let mut coincider = Coincider::new(noise.detectors, coincidence, threads).unwrap();
+    let mut background = OnlineBackground::new(options, threads).unwrap();
     background.begin(gps(0.0));
     let (mut events, mut taken) = (Vec::new(), vec![0; noise.detectors]);
     let mut time = 0.0;
@@ -122,10 +121,10 @@ fn searched(noise: Noise, seed: u64) -> Searched {
 
 /// Counts events with a lower rate than each of `rates_hz` after the first `warm_s` seconds, and the number expected.
 fn counts(noise: Noise, seeds: Range<u64>, rates_hz: &[f64]) -> Vec<(usize, f64)> {
-    let warm_s = 0.1 * noise.seconds;
+    let (warm_s, threads) = (0.1 * noise.seconds, Threads::new(0));
     let mut all: Vec<(usize, f64)> = vec![(0, 0.0); rates_hz.len()];
     for seed in seeds {
-        let searched = searched(noise, seed);
+        let searched = searched(noise, seed, &threads);
         for ((count, expected), rate_hz) in all.iter_mut().zip(rates_hz) {
             let is_below = |(event, own): &&(Event, Option<Significance>)| {
                 event.gps > gps(warm_s) && own.is_some_and(|own| own.far_hz < *rate_hz)
@@ -162,12 +161,22 @@ fn noise_has_as_many_events_below_a_rate_as_it_says() {
 }
 
 #[test]
+fn the_background_does_not_depend_on_the_threads() {
+    let noise =
+        Noise { detectors: 3, templates: 20, rate_hz: 6.0, seconds: 2000.0, glitches: 0.01 };
+    let [one, several] = [1, 3].map(|count| searched(noise, 40, &Threads::new(count)));
+    assert_eq!(one.background.save(), several.background.save());
+    assert!(!one.events.is_empty());
+    assert_eq!(one.events, several.events);
+}
+
+#[test]
 fn a_single_detector_claims_no_rate_below_its_time() {
     let noise =
         Noise { detectors: 1, templates: 4, rate_hz: 0.3, seconds: 30_000.0, glitches: 0.0 };
     let rates_hz = [2e-2, 2e-3];
     assert_honest("one", &rates_hz, &counts(noise, 0..4, &rates_hz));
-    let searched = searched(noise, 7);
+    let searched = searched(noise, 7, &Threads::new(0));
     let mut loud = searched.events.last().unwrap().0.clone();
     loud.detectors[0].as_mut().unwrap().snr = 80.0;
     let rate_hz = searched.background.significance(&loud).unwrap().far_hz;
@@ -193,7 +202,7 @@ fn pair(one: TimedTrigger, other: TimedTrigger) -> Event {
 /// Compares the rates with those of every pair of triggers of a template, whatever their times: each is coincident by accident in
 /// a fraction `2 window / time` of all shifts. Returns the ratio of the rates for numbers of pairs.
 fn against_pairs(noise: Noise, counts: &[usize]) -> Vec<f64> {
-    let Searched { background, triggers, .. } = searched(noise, 3);
+    let Searched { background, triggers, .. } = searched(noise, 3, &Threads::new(0));
     let mut ratios = Vec::new();
     for one in &triggers[0] {
         let same = triggers[1].iter().filter(|other| other.template == one.template);
@@ -231,7 +240,7 @@ fn rates_are_those_of_all_pairs_of_triggers() {
 fn rates_agree_with_the_time_slides_of_the_recording() {
     let noise =
         Noise { detectors: 2, templates: 16, rate_hz: 4.0, seconds: 10_000.0, glitches: 0.0 };
-    let Searched { background, triggers, events } = searched(noise, 5);
+    let Searched { background, triggers, events } = searched(noise, 5, &Threads::new(0));
     let valid = Segments::one(gps(0.0), noise.seconds);
     let detectors: Vec<Detector<'_>> =
         triggers.iter().map(|triggers| Detector { triggers, valid: &valid }).collect();

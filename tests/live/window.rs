@@ -236,6 +236,7 @@ fn chunks_are_dropped_until_half_of_them_are_free() {
         _ => None,
     })
     .collect();
+    // All have left the window; the ninth is an overrun.
     assert_eq!(held.len(), 8);
     let mut next = 36;
     let mut received = |window: &mut Window, free: usize| {

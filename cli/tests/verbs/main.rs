@@ -9,19 +9,15 @@ mod correlate_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod dumps;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-mod early_warning;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-mod live_gw150914;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_joined;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-mod live_recorded;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_spiir;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_strain;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_voltages;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]

@@ -118,7 +118,7 @@ const INPUT_PART: usize = 8;
 /// Size of the output plane of a block copied to the host, in bytes: long enough for the bus, and quickly page-locked.
 const PLANE_BYTES: usize = 16 << 20;
 
-/// Size of the input of a block, in bytes.
+/// Limit in bytes on the input of a block of more than [`STEP`] output times.
 const BLOCK_BYTES: usize = 256 << 20;
 
 /// Granularity of block sizes in output times.
@@ -444,6 +444,23 @@ mod tests {
             dm_constant: DM_CONSTANT,
         })
         .unwrap()
+    }
+
+    #[test]
+    fn blocks_of_few_trials_and_many_channels_are_limited_by_their_input() {
+        let plan = Plan::new(super::super::plan::Options {
+            band: Band::uniform(800.0, -0.0244140625, 16384).unwrap(),
+            tsamp_s: 1e-3,
+            dms: vec![0.0, 1.0],
+            downsample: 1,
+            encoding: Encoding::F32,
+            range: None,
+            masked: Vec::new(),
+            dm_constant: DM_CONSTANT,
+        })
+        .unwrap();
+        let sizes = Sizes::new(&plan, plan.lane(1).bytes());
+        assert_eq!((sizes.host, sizes.device), (4096, 4096));
     }
 
     #[test]

@@ -158,13 +158,17 @@ impl<'a> Feed<'a> {
         Ok(filled)
     }
 
-    /// Returns to the first sample after [`Feed::fill_once`]. Returns whether all of the recording was read. If so, it stays closed: the
-    /// caller keeps the samples and calls [`Feed::pass`].
+    /// Returns to the first sample after [`Feed::fill_once`]. Returns whether all of the recording was read, up to an end without a
+    /// fault. If so, it stays closed: the caller keeps the samples and calls [`Feed::pass`].
     ///
     /// # Errors
     /// Those of opening the recording.
-    pub(super) fn begin_again(&mut self, monitor: &mut dyn Monitor) -> Result<bool> {
-        if Some(self.read) != self.length() {
+    pub(super) fn begin_again(
+        &mut self,
+        has_ended: bool,
+        monitor: &mut dyn Monitor,
+    ) -> Result<bool> {
+        if !has_ended || Some(self.read) != self.length() {
             return self.open_again().map(|()| false);
         }
         self.recording.cut().into_iter().for_each(|why| monitor.cut(why));

@@ -189,12 +189,11 @@ impl Packed {
         Self { block_bytes, bytes: vec![0; block_bytes], is_kept: false }
     }
 
-    /// Reads the recording before the first packet is due, and keeps its blocks, unless they have more than `most` bytes, one of them
-    /// would begin in a repetition and end in the next, samples are sent as the feed has them, or reading fails: then all that precedes
-    /// the fault is sent first.
+    /// Reads the recording before the first packet is due and keeps its packed blocks. Keeps none if they have more than `most` bytes,
+    /// the last one is not whole, samples are sent unpacked, or reading fails; the recording is then read again while it is sent.
     ///
     /// # Errors
-    /// Those of opening the recording again.
+    /// Those of `pack` and of opening the recording again.
     fn keep(
         &mut self,
         feed: &mut Feed<'_>,
@@ -215,13 +214,15 @@ impl Packed {
         }
         kept.resize(bytes as usize, 0);
         let mut all = kept.chunks_exact_mut(self.block_bytes);
-        while !monitor.stops() {
-            let Ok(filled @ 1..) = feed.fill_once() else { break };
+        let mut has_ended = false;
+        while !(has_ended || monitor.stops()) {
+            let Ok(filled) = feed.fill_once() else { break };
+            has_ended = filled == 0;
             for (start, block) in (0..filled).step_by(times).zip(&mut all) {
                 division.pack(feed, start, block)?;
             }
         }
-        self.is_kept = feed.begin_again(monitor)?;
+        self.is_kept = feed.begin_again(has_ended, monitor)?;
         if self.is_kept {
             self.bytes = kept;
         }

@@ -267,14 +267,16 @@ impl OnlineBackground {
         threads
             .for_each(&mut sorted, 1, |detector, list| list[0] = by_template(&triggers[detector]));
         let counts = self.histograms.chunks_mut(BINS).zip(&mut self.counts);
-        let mut own: Vec<Own<'_>> = counts
-            .map(|(histograms, counts)| Own { histograms, counts, triggers: Vec::new() })
+        let mut own: Vec<DetectorCounts<'_>> = counts
+            .map(|(histograms, counts)| DetectorCounts { histograms, counts, triggers: Vec::new() })
             .collect();
         threads.for_each(&mut own, 1, |detector, own| {
             let has_partner = partnered(&sorted, detector, &windows_ns[detector]);
             for (one, has_partner) in triggers[detector].iter().zip(has_partner) {
                 let is_in = piece.contains(&one.gps) && valid[detector].contains(one.gps);
-                own.iter_mut().filter(|_| is_in).for_each(|own| own.add(one, has_partner, bins));
+                if is_in {
+                    own[0].add(one, has_partner, bins);
+                }
             }
         });
         let detectors = own.iter().zip(valid);
@@ -594,7 +596,7 @@ fn partnered(sorted: &[Vec<Placed>], detector: usize, windows_ns: &[i64]) -> Vec
 }
 
 /// Counts of a detector, and its triggers of a piece of strain.
-struct Own<'a> {
+struct DetectorCounts<'a> {
     /// By mass bin.
     histograms: &'a mut [Histogram],
     /// By template.
@@ -602,7 +604,7 @@ struct Own<'a> {
     triggers: Vec<TimedTrigger>,
 }
 
-impl Own<'_> {
+impl DetectorCounts<'_> {
     /// Adds a trigger; it counts as noise if it has no partner.
     fn add(&mut self, one: &TimedTrigger, has_partner: bool, bins: &[u8]) {
         self.triggers.push(*one);
@@ -796,6 +798,38 @@ mod tests {
         }
         for length in (0..bytes.len()).step_by(997) {
             assert!(load(options(), &bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn partners_are_those_of_a_comparison_of_all_pairs() {
+        let list = |seed: i64| -> Vec<TimedTrigger> {
+            let one = |index: i64| TimedTrigger {
+                template: (index * seed % 3) as u32,
+                gps: Gps { ns: index * index * seed % 97 },
+                snr: 5.0,
+                phase: 0.0,
+                xi2: 1.0,
+            };
+            (0..60).map(one).collect()
+        };
+        let lists = [list(5), list(7), list(11)];
+        let sorted: Vec<Vec<Placed>> = lists.iter().map(|list| by_template(list)).collect();
+        let windows_ns = [[0, 2, 1], [2, 0, 0], [1, 0, 0]];
+        for (detector, own) in lists.iter().enumerate() {
+            let expected = own.iter().map(|one| {
+                lists.iter().enumerate().filter(|(other, _)| *other != detector).any(
+                    |(other, list)| {
+                        list.iter().any(|its| {
+                            let apart_ns = (its.gps.ns - one.gps.ns).abs();
+                            its.template == one.template && apart_ns <= windows_ns[detector][other]
+                        })
+                    },
+                )
+            });
+            let expected: Vec<bool> = expected.collect();
+            assert!(expected.contains(&true) && expected.contains(&false));
+            assert_eq!(partnered(&sorted, detector, &windows_ns[detector]), expected, "{detector}");
         }
     }
 

@@ -88,14 +88,14 @@ impl RecordedArguments {
             let mut joined = Bits::default();
             for file in &one.files {
                 let Bits { quality, injections } = bits(file, &one.options)?;
-                // Seconds without a mask would count as bad in one file, and as good in another.
+                // With masks in some files only, a second of another file would count as bad; without any, as good.
                 let differs = |known: &[_], new: &[_]| known.is_empty() != new.is_empty();
                 if *file != one.files[0]
                     && (differs(&joined.quality, &quality)
                         || differs(&joined.injections, &injections))
                 {
-                    let rule = "data-quality and injection masks are in some of its detector's \
-                                files; expected in all or in none";
+                    let rule = "it and another file of its detector differ in having masks of data quality or \
+                                injections; all or none must have them";
                     return Err(fault(file.display().to_string(), rule.to_owned()));
                 }
                 joined.quality.extend(quality);

@@ -24,11 +24,12 @@ pub(crate) struct Document {
     /// Present if recorded strain takes the place of noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<bool>,
-    /// Seed and lowest frequency of the noise, if it is simulated.
+    /// Seed of the noise; absent for recorded strain.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     /// Power spectral densities as given on the command line.
     psd: Vec<String>,
+    /// Lowest frequency of the noise; absent for recorded strain.
     #[serde(skip_serializing_if = "Option::is_none")]
     noise_low_hz: Option<f64>,
     /// Injections, loudest first: the events that a search should find.
