@@ -614,8 +614,7 @@ impl Window {
         }
     }
 
-    /// Returns a free chunk; `None` once all are held, until at most half are. Streams that are read together would otherwise drop
-    /// different times.
+    /// Returns a free chunk; `None` once all are held, until at most half are, so that few long times are lost and not many short ones.
     fn buffer(&mut self) -> Option<Chunk> {
         if self.is_behind {
             let Fill { held, capacity } = self.fill();

@@ -148,6 +148,8 @@ struct Case {
     times: usize,
     seed: u64,
     repeats: usize,
+    /// Most bytes that are kept for repetitions.
+    kept_bytes: u64,
     heap_times: Option<usize>,
     packet_bytes: usize,
     before_wrap: u64,
@@ -162,6 +164,7 @@ prop_compose! {
         times in 1_usize..400,
         seed in any::<u64>(),
         repeats in 1_usize..4,
+        kept_bytes in prop_oneof![Just(0), Just(1 << 30)],
         heap_times in prop_oneof![Just(None), (1_usize..40).prop_map(Some)],
         packet_words in 1_usize..20,
         before_wrap in prop_oneof![Just(0_u64), 1_u64..200],
@@ -171,7 +174,7 @@ prop_compose! {
     ) -> Case {
         let impairments = impair::Options { loss, reorder, span: 10, duplicate, seed };
         Case {
-            is_voltages, channels, antennas, times, seed, repeats, heap_times,
+            is_voltages, channels, antennas, times, seed, repeats, kept_bytes, heap_times,
             packet_bytes: 8 * packet_words, before_wrap, impairments,
         }
     }
@@ -202,6 +205,7 @@ fn run(case: &Case) -> usize {
     let mut options = Options::default();
     options.rate = None;
     options.repeats = case.repeats as u64;
+    options.kept_bytes = case.kept_bytes;
     options.first = ((1 << 48) - case.before_wrap) % (1 << 48);
     options.packet_bytes = case.packet_bytes;
     options.heap_times = case.heap_times;
@@ -307,20 +311,23 @@ proptest! {
 /// A recording of whole heaps is read once and then sent from memory; others are read in each repetition.
 #[test]
 fn repetitions_of_a_short_recording_are_sent_from_memory() {
-    let case = |heap_times, seed| Case {
+    let case = |heap_times, kept_bytes, seed| Case {
         is_voltages: true,
         channels: 8,
         antennas: 2,
         times: 100_000,
         seed,
         repeats: 5,
+        kept_bytes,
         heap_times: Some(heap_times),
         packet_bytes: 4096,
         before_wrap: 0,
         impairments: impair::Options { loss: 0.01, reorder: 0.1, span: 10, duplicate: 0.0, seed },
     };
-    assert_eq!(run(&case(125, 1)), 0);
-    assert_eq!(run(&case(128, 2)), 4);
+    // The samples take more than 1 MiB.
+    assert_eq!(run(&case(125, 1 << 30, 1)), 0);
+    assert_eq!(run(&case(128, 1 << 30, 2)), 4);
+    assert_eq!(run(&case(125, 1 << 20, 3)), 4);
 }
 
 #[test]
