@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver as Queue, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -139,10 +139,18 @@ pub struct Capture {
     events: Queue<Event>,
     back: SyncSender<Chunk>,
     statistics: Arc<Mutex<Statistics>>,
+    waiting: Arc<Waiting>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     advice: Option<String>,
     port: u16,
+}
+
+/// Chunks that were passed to the consumer and have not come back, and the most that may be.
+#[derive(Debug, Default)]
+struct Waiting {
+    held: AtomicUsize,
+    capacity: AtomicUsize,
 }
 
 impl Capture {
@@ -196,6 +204,7 @@ impl Capture {
         let (sender, events) = sync_channel(MOST_WAITING);
         let (back, returned) = sync_channel(MOST_FLYING + MOST_WAITING);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
+        let waiting = Arc::new(Waiting::default());
         let stop = Arc::new(AtomicBool::new(false));
         let mut capturing = Capturing {
             receivers: Vec::with_capacity(sockets.len()),
@@ -205,6 +214,7 @@ impl Capture {
             returned,
             outbox: VecDeque::with_capacity(2 * MOST_WAITING),
             statistics: Arc::clone(&statistics),
+            waiting: Arc::clone(&waiting),
             before: Statistics::default(),
             stop: Arc::clone(&stop),
             current: None,
@@ -228,7 +238,7 @@ impl Capture {
             };
         };
         let (Opened { advice, port }, thread) = (result?, Some(thread));
-        Ok(Self { events, back, statistics, stop, thread, advice, port })
+        Ok(Self { events, back, statistics, waiting, stop, thread, advice, port })
     }
 
     /// Returns the next event; `None` if none came within the limit, or after the thread has ended.
@@ -243,8 +253,15 @@ impl Capture {
 
     /// Gives a chunk back.
     pub fn recycle(&self, chunk: Chunk) {
+        self.waiting.held.fetch_sub(1, Ordering::Relaxed);
         // A chunk of an earlier stream finds no place, and its memory is freed.
         let _ = self.back.try_send(chunk);
+    }
+
+    /// Returns how many chunks were passed to the consumer and have not come back, and the most that may be.
+    pub(super) fn fill(&self) -> Fill {
+        let Waiting { held, capacity } = &*self.waiting;
+        Fill { held: held.load(Ordering::Relaxed), capacity: capacity.load(Ordering::Relaxed) }
     }
 
     /// Returns the counters, as of at most 0.1 s ago.
@@ -338,6 +355,7 @@ struct Capturing {
     /// Events that found no space in the queue.
     outbox: VecDeque<Event>,
     statistics: Arc<Mutex<Statistics>>,
+    waiting: Arc<Waiting>,
     /// Counters of the streams that have ended, and of packets outside streams.
     before: Statistics,
     stop: Arc<AtomicBool>,
@@ -416,6 +434,8 @@ impl Capturing {
         self.publish();
         // The consumer takes what is left, or drops the queue.
         while let Some(event) = self.outbox.pop_front() {
+            let chunks = usize::from(matches!(event, Event::Chunk(_)));
+            self.waiting.held.fetch_add(chunks, Ordering::Relaxed);
             if self.sender.send(event).is_err() {
                 return;
             }
@@ -458,7 +478,11 @@ impl Capturing {
             }
         }
         self.pass_on();
-        self.current.as_mut().map_or(Ok(()), |current| current.grow(GROWING))
+        let Some(current) = &mut self.current else { return Ok(()) };
+        current.grow(GROWING)?;
+        let capacity = current.window.fill().capacity + current.lacking;
+        self.waiting.capacity.store(capacity, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Takes in a packet of the last batch of a receiver.
@@ -575,9 +599,15 @@ impl Capturing {
                 }
                 continue;
             };
+            let chunks = usize::from(matches!(event, Event::Chunk(_)));
+            // Counted before the consumer can give it back.
+            self.waiting.held.fetch_add(chunks, Ordering::Relaxed);
             match self.sender.try_send(event) {
                 Ok(()) => {}
-                Err(TrySendError::Full(event)) => return self.outbox.push_front(event),
+                Err(TrySendError::Full(event)) => {
+                    self.waiting.held.fetch_sub(chunks, Ordering::Relaxed);
+                    return self.outbox.push_front(event);
+                }
                 Err(TrySendError::Disconnected(_)) => {
                     self.stop.store(true, Ordering::Relaxed);
                     return;

@@ -14,7 +14,7 @@ use crate::live::description::Begun;
 use crate::live::ring::{self, Received};
 use crate::live::sorting::{Chunks, Part};
 use crate::live::stream::wrapped;
-use crate::live::window::{Chunk, Stretch};
+use crate::live::window::{Chunk, Fill, Stretch};
 use crate::trace::{self, Slowest};
 
 /// Longest wait between two looks at a request to stop.
@@ -207,6 +207,37 @@ impl Feed {
             Next::End => {}
         }
         self.progress.taken.store(self.taken, Ordering::Relaxed);
+    }
+
+    /// Drops the next samples, at most `most` of them, since their reader is too slow; returns how many, 0 at the end of the stream.
+    pub(super) fn drop_next(&mut self, most: usize) -> Result<usize> {
+        let next = self.next(most)?;
+        let times = match next {
+            Next::End => return Ok(0),
+            // These are counted where they were lost.
+            Next::Missing(times) => times as usize,
+            Next::Samples { times, .. } => {
+                let per_block = self.blocks.times as u64;
+                let end = self.taken + times as u64;
+                // Blocks are counted with their last sample.
+                let blocks = end / per_block - self.taken / per_block;
+                let overrun = Overrun { blocks, times: times as u64, slowest: trace::slowest() };
+                let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+                behind.add(&overrun, self.taken);
+                times
+            }
+        };
+        self.take(next);
+        self.release();
+        Ok(times)
+    }
+
+    /// Returns the fill of the memory between the stream and its reader; that of a ring is unknown.
+    pub(super) fn fill(&self) -> Fill {
+        match &self.lease.connection {
+            Some(Connection::Packets(capture)) => capture.fill(),
+            _ => Fill::default(),
+        }
     }
 
     /// Returns whether all samples before the end were taken.

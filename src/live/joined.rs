@@ -6,9 +6,13 @@
 //!
 //! Invariant: a sample of the joined source is that of one stream at the same time, or is flagged as that stream flags it; times never
 //! shift. Samples and flags do not depend on the division into reads, nor on the order of the addresses of bands.
+//!
+//! A reader that is too slow loses the same samples of all streams: with those that each of them would drop alone, nearly all samples could
+//! lack one or the other. Only a reader that takes nothing for the time that samples may wait leaves it to the streams.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::backend::threads::{Places, Threads};
 use crate::error::{Error, Result};
@@ -16,6 +20,7 @@ use crate::io;
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::live::capture::Statistics;
 use crate::live::voltages::LiveVoltages;
+use crate::live::window::Fill;
 use crate::units::{Epoch, HZ_PER_MHZ};
 use crate::voltage::VoltageBlock;
 
@@ -38,13 +43,25 @@ const BAND_TOLERANCE: f64 = 1e-3;
 const STEP_BYTES: usize = 16 << 20;
 const STEP_ROW_BYTES: Range<usize> = 2 << 10..1 << 20;
 
+/// Share of a stream's memory beyond which samples of all streams are dropped, and that at which this ends.
+const NEARLY_FULL: f64 = 0.875;
+const HALF_FULL: f64 = 0.5;
+
+/// Time for a reader that was held up to catch up, before samples are dropped.
+const PATIENCE: Duration = Duration::from_millis(60);
+
 /// One observation that arrives as several streams.
 #[derive(Debug)]
 pub struct JoinedVoltages {
     header: VoltageHeader,
     parts: Vec<Part>,
+    threads: Threads,
     /// Samples that are read of each stream in turn.
     step: usize,
+    /// Whether samples are dropped until the memory of no stream is more than half full.
+    is_behind: bool,
+    /// Time from which on the memory of some stream has been nearly full.
+    full_since: Option<Instant>,
     state: State,
     cut: Option<String>,
 }
@@ -95,7 +112,7 @@ impl JoinedVoltages {
                         source: source.with_threads(threads.clone()),
                         places,
                     });
-                    return Ok(Self::new(arranged.header, parts.collect()));
+                    return Ok(Self::new(arranged.header, parts.collect(), threads.clone()));
                 }
                 Begin::Ended(number) => {
                     is_second[number] = false;
@@ -123,7 +140,7 @@ impl JoinedVoltages {
         Arranged::new(headers).map(|arranged| arranged.header)
     }
 
-    fn new(mut header: VoltageHeader, parts: Vec<Part>) -> Self {
+    fn new(mut header: VoltageHeader, parts: Vec<Part>, threads: Threads) -> Self {
         if let Some(first) = parts.first() {
             header.start = first.source.header().start;
         }
@@ -133,7 +150,9 @@ impl JoinedVoltages {
         // A step ends with a cache line and a group of samples; one stream needs no turns.
         let step = row.next_multiple_of(320) * 8 / header.encoding.sample_bits();
         let step = if parts.len() == 1 { usize::MAX } else { step };
-        Self { header, parts, step, state: State::Reading, cut: None }
+        let (is_behind, full_since) = (false, None);
+        let (state, cut) = (State::Reading, None);
+        Self { header, parts, threads, step, is_behind, full_since, state, cut }
     }
 
     /// Returns the counters of the packets of all streams; `None` for rings alone.
@@ -146,9 +165,15 @@ impl JoinedVoltages {
     /// Reads the next samples of every stream, `times` of the block; returns how many all streams have.
     fn read_step(&mut self, block: &mut VoltageBlock, times: Range<usize>) -> Result<usize> {
         let (mut most, mut ended) = (times.len(), None);
+        self.look_behind();
         for number in 0..self.parts.len() {
             let Part { source, places } = &mut self.parts[number];
-            let read = match source.read_rows(block, *places, times.start..times.start + most) {
+            let wanted = times.start..times.start + most;
+            let read = match self.is_behind {
+                true => source.drop_rows(wanted),
+                false => source.read_rows(block, *places, wanted),
+            };
+            let read = match read {
                 Err(error) if error.is_stop() => 0,
                 read => read?,
             };
@@ -158,6 +183,15 @@ impl JoinedVoltages {
                 self.state = if ended.is_some() { State::Ended } else { State::Stopped };
             }
         }
+        if self.is_behind {
+            let encoding = self.header.encoding;
+            let bytes = encoding.bytes(times.start)..encoding.bytes(times.start + most);
+            let stride = block.stride();
+            let (memory, own) = block.memory_mut();
+            self.threads.for_each(memory, stride, |_, row| {
+                row[own.clone()][bytes.clone()].fill(encoding.zero_byte());
+            });
+        }
         if let Some(number) = ended {
             // The streams before it have given more.
             let mut others = self.parts.iter().skip(number + 1);
@@ -165,6 +199,24 @@ impl JoinedVoltages {
             self.cut = is_cut.then(|| self.end_of(number));
         }
         Ok(most)
+    }
+
+    /// Decides whether the next samples are dropped: from the time at which the memory of a stream is nearly full until that of all is
+    /// half empty, so that few long times are lost and not many short ones.
+    fn look_behind(&mut self) {
+        if self.parts.len() > 1 {
+            let share = if self.is_behind { HALF_FULL } else { NEARLY_FULL };
+            let is_fuller = |part: &Part| {
+                let Fill { held, capacity } = part.source.fill();
+                capacity > 0 && held as f64 > share * capacity as f64
+            };
+            let is_fuller = self.parts.iter().any(is_fuller);
+            let since = *self.full_since.get_or_insert_with(Instant::now);
+            if !is_fuller {
+                self.full_since = None;
+            }
+            self.is_behind = is_fuller && (self.is_behind || since.elapsed() >= PATIENCE);
+        }
     }
 
     /// Describes the end of a stream that the others do not share.
@@ -184,7 +236,8 @@ impl JoinedVoltages {
 impl From<LiveVoltages> for JoinedVoltages {
     fn from(source: LiveVoltages) -> Self {
         let header = source.header().clone();
-        Self::new(header, vec![Part { source, places: Places::ALL }])
+        // A stream alone is sorted on its own threads.
+        Self::new(header, vec![Part { source, places: Places::ALL }], Threads::new(1))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::live::capture::Statistics;
 use crate::live::feed::{Feed, Next};
 use crate::live::sorting::Sorter;
+use crate::live::window::Fill;
 use crate::units::Epoch;
 use crate::voltage::VoltageBlock;
 
@@ -136,6 +137,33 @@ impl LiveVoltages {
         }
         self.sort(block, places);
         Ok(at - times.start)
+    }
+
+    /// Drops the samples `times` of a block, since the reader is too slow; returns how many there were, as
+    /// [`LiveVoltages::read_rows`] does. The rows of the block are not written.
+    ///
+    /// # Errors
+    /// As [`VoltageSource::read`].
+    pub(super) fn drop_rows(&mut self, times: Range<usize>) -> Result<usize> {
+        let mut at = times.start;
+        while at < times.end {
+            match self.feed.drop_next((times.end - at).min(1 << 30)) {
+                Err(error) if error.is_stop() && at > times.start => break,
+                Ok(0) => break,
+                dropped => at += dropped?,
+            }
+        }
+        let dropped = at - times.start;
+        if dropped > 0 {
+            self.lose(0..self.header.streams(), dropped as u64, times.start);
+            self.position += dropped as u64;
+        }
+        Ok(dropped)
+    }
+
+    /// Returns the fill of the memory between the stream and its reader; that of a ring is unknown.
+    pub(super) fn fill(&self) -> Fill {
+        self.feed.fill()
     }
 
     /// Passes what was lost of the first `times` samples of a block on to its flags, as of the rows at `places`.

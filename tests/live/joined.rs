@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use sidereal::io::Gap;
 use sidereal::io::voltages::{Flag, Selection, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::live::impair;
 use sidereal::live::joined::JoinedVoltages;
@@ -352,6 +353,48 @@ fn a_stream_that_ends_first_ends_the_observation() {
         assert!(port.is_none() && told.contains("has ended"), "{told}");
         assert_eq!(joined.statistics().unwrap().sources.len(), 2);
         assert_eq!(joined.skip(10).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_reader_that_is_too_slow_loses_the_same_samples_of_all_streams() {
+    // Each heap of 0.08 s is a chunk, of which 2048 may wait.
+    const HEAP: usize = 8;
+    const HEAPS: usize = 2000;
+    const FIRST: usize = 36;
+    let (lives, bands) = ([live(), live()], [0..2, 2..5]);
+    let mut streams = Streams::new(1, 5, HEAPS * HEAP, 2);
+    streams.header.tsamp_s = 0.01;
+    let mut options = Options::default();
+    (options.rate, options.heap_times) = (None, Some(HEAP));
+    for (channels, live) in bands.iter().zip(&lives) {
+        let part = Selection { channels: Some(channels.clone()), polarization: None };
+        assert!(send(&streams, &part, &options, live).is_empty());
+    }
+    let mut joined = join(&lives).unwrap();
+    let mut block = joined.header().block(FIRST);
+    assert_eq!((joined.read(&mut block).unwrap(), block.flags().len()), (FIRST, 0));
+    // Longer than a reader that was held up has to catch up.
+    thread::sleep(Duration::from_millis(200));
+    let read = read_all(&mut joined, &mut Random::new(1), 400);
+    let flagged = &read.is_flagged[0];
+    assert_eq!(flagged.len(), HEAPS * HEAP - FIRST);
+    assert!(read.is_flagged.iter().all(|stream| stream == flagged));
+    let dropped = flagged.iter().take_while(|flagged| **flagged).count();
+    assert!(!flagged[dropped..].contains(&true));
+    // Half of the chunks are left, but for those of a read.
+    let expected = HEAPS * HEAP - FIRST - 1024 * HEAP;
+    assert!(dropped.abs_diff(expected) <= 400 + 10 * HEAP, "{dropped} and {expected}");
+    for (stream, row) in read.rows.iter().enumerate() {
+        assert!(row[..2 * dropped].iter().all(|byte| *byte == 0));
+        let sent = &streams.block.voltages().row(stream)[2 * (FIRST + dropped)..];
+        assert_eq!(row[2 * dropped..], *sent);
+    }
+    for live in &lives {
+        let behind = live.behind();
+        assert_eq!((behind.stretches, behind.times), (1, dropped as u64));
+        assert_eq!(behind.last, Some(Gap { start_time: FIRST as u64, times: dropped as u64 }));
+        assert_eq!(behind.blocks, ((FIRST + dropped) / HEAP - FIRST / HEAP) as u64);
     }
 }
 
