@@ -48,10 +48,11 @@ const MAX_PITCH: u64 = 1 << 26;
 const SAMPLED: usize = 4;
 
 impl Fast {
-    /// Compiles the kernel and builds its tables. Returns `None` if the device is not Hopper, samples are wider than
-    /// bytes, `pitch` (bytes between rows) is too large, or no tile of trials fits.
+    /// Compiles the kernel of a shape that [`shape`] returned and builds its tables. Returns `None` if `pitch` (bytes
+    /// between rows) is too large, or no tile of trials fits.
     pub(super) fn new(
         plan: &Plan,
+        shape: Shape,
         device: &Device,
         pitch: u64,
         threads: &Threads,
@@ -59,9 +60,7 @@ impl Fast {
         if pitch >= MAX_PITCH {
             return Ok(None);
         }
-        let (Some(shape), Some(most)) = (shape(plan, device), plan.largest()) else {
-            return Ok(None);
-        };
+        let Some(most) = plan.largest() else { return Ok(None) };
         let channels = plan.channels_used().len();
         let tables = tables(plan, &shape, &sorted(plan), threads);
         if tables.trials.is_empty() {
@@ -140,16 +139,16 @@ fn function(module: &Module, shape: &Shape) -> Result<Function> {
     module.function("dedisperse_wgmma", shape.shared_bytes())
 }
 
-/// Returns the shape for a plan. Returns `None` if the device is not Hopper, samples are wider than bytes, or no tile
-/// of trials fits.
-pub(super) fn shape(plan: &Plan, device: &Device) -> Option<Shape> {
+/// Returns the shape for a plan, computed on `threads`. Returns `None` if the device is not Hopper, samples are wider
+/// than bytes, or no tile of trials fits.
+pub(super) fn shape(plan: &Plan, device: &Device, threads: &Threads) -> Option<Shape> {
     let fits = device.is_hopper() && plan.lane(1) == Lane::U8;
     let most = plan.largest().filter(|_| fits)?;
     // The sum's multiples of 256 are counted in 16 bits.
     if most.saturating_mul(plan.channels_used().len() as u64) >= 1 << 24 {
         return None;
     }
-    chosen(plan, &candidates(plan, &sorted(plan)), device)
+    chosen(plan, &candidates(plan, &sorted(plan), threads), device)
 }
 
 /// Sorts the trials by dispersion measure.
@@ -165,13 +164,14 @@ fn per_tile(trials: usize) -> usize {
 }
 
 /// Lists the shapes to tune over, the model's choice first; empty if no tile of trials fits any shape.
-fn candidates(plan: &Plan, sorted: &[usize]) -> Vec<Shape> {
+fn candidates(plan: &Plan, sorted: &[usize], threads: &Threads) -> Vec<Shape> {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let sampled = parts.len().min(SAMPLED);
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
     let ranked = |share: usize| {
         let part = |i| &spaced(i)[..spaced(i).len().div_ceil(share)];
-        let extents: Vec<Extents> = (0..sampled).map(|i| Extents::new(plan, part(i))).collect();
+        let mut extents = vec![Extents::default(); sampled];
+        threads.for_each(&mut extents, 1, |i, target| target[0] = Extents::new(plan, part(i)));
         Shape::ranked(&extents)
     };
     let whole = ranked(1);
@@ -427,7 +427,7 @@ struct Tile {
 const GROUPS: [usize; 2] = [32, 64];
 
 /// Resources that a tile's groups need, for each group size.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Extents([Option<Vec<Extent>>; GROUPS.len()]);
 
 /// Resources that one group needs.
@@ -649,7 +649,7 @@ mod tests {
     /// Returns the shapes to tune over for a plan.
     fn shapes(channels: usize, first: f64, step: f64, dms: usize) -> Vec<Shape> {
         let plan = plan(channels, first, step, dms);
-        candidates(&plan, &sorted(&plan))
+        candidates(&plan, &sorted(&plan), &Threads::new(2))
     }
 
     #[test]

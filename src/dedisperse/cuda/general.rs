@@ -10,6 +10,7 @@ use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Properties, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
+use crate::trace::{self, Work};
 
 /// Trials of a plan bound to the general kernel on a device.
 #[derive(Debug)]
@@ -66,7 +67,9 @@ impl General {
         threads: &Threads,
     ) -> Result<Self> {
         let shape = chosen(plan, trials.len(), device);
+        let span = trace::span(Work::Compute, "tables");
         let table = Table::new(plan, &shape, trials, threads);
+        drop(span);
         let module = device.module(&source(&shape))?;
         Ok(Self {
             shape,
@@ -364,26 +367,34 @@ struct Group {
 }
 
 impl Group {
-    /// Finds the patterns that trials share. `shifts` holds each trial's shift from the channel's start, for each
-    /// channel of the interval.
-    pub(super) fn new(shifts: &[Vec<usize>], first: usize, channels: usize) -> Self {
+    /// Finds the patterns that trials share; `None` if there are more than `most`. `shifts` holds each trial's shift from
+    /// the channel's start, for each channel of the interval.
+    pub(super) fn new(
+        shifts: &[Vec<usize>],
+        first: usize,
+        channels: usize,
+        most: usize,
+    ) -> Option<Self> {
         let lead = &shifts[first];
         let low = lead.iter().copied().min().unwrap_or(0);
         let mut patterns: Vec<Pattern> = Vec::new();
-        let trial = |dm: usize| {
+        let mut trials = Vec::with_capacity(lead.len());
+        for dm in 0..lead.len() {
             let mut pattern = [0; CHANNELS];
             for (c, offset) in pattern.iter_mut().enumerate().take(channels) {
                 *offset = (low + shifts[first + c][dm] - lead[dm]) as u16;
             }
             let known = patterns.iter().rposition(|other| *other == pattern);
+            if known.is_none() && patterns.len() == most {
+                return None;
+            }
             let index = known.unwrap_or_else(|| {
                 patterns.push(pattern);
                 patterns.len() - 1
             });
-            (index, lead[dm] - low)
-        };
-        let trials = (0..lead.len()).map(trial).collect();
-        Self { first, channels, patterns, trials, chains: Vec::new() }
+            trials.push((index, lead[dm] - low));
+        }
+        Some(Self { first, channels, patterns, trials, chains: Vec::new() })
     }
 
     /// Returns the words of a row beyond those that one trial reads.
@@ -528,28 +539,32 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn new(shape: &Shape, interval: &Interval, channels: usize) -> Self {
+    /// Shares the sums of groups of `channels` channels; `None` if that does not fit the block's shared memory. Most of
+    /// those that do not fit have too many rows of sums, which is known before their order is.
+    fn new(shape: &Shape, interval: &Interval, channels: usize) -> Option<Self> {
         let layout = Layout::new(interval, channels);
         let count = layout.shifts.len();
-        let group = |first| Group::new(&layout.shifts, first, channels.min(count - first));
-        let mut groups: Vec<Group> = (0..count).step_by(channels).map(group).collect();
+        let most = shape.max_sums / shape.words.next_multiple_of(PART);
+        let (mut groups, mut rows) = (Vec::<Group>::new(), 0);
+        for first in (0..count).step_by(channels) {
+            let channels = channels.min(count - first);
+            let group = Group::new(&layout.shifts, first, channels, most - rows)?;
+            rows += group.patterns.len();
+            groups.push(group);
+        }
         let spread = groups.iter().map(Group::spread).max().unwrap_or(0);
         let reach = groups.iter().map(Group::reach).max().unwrap_or(0);
         let words = (shape.words + spread).next_multiple_of(PART);
         let stride = (words + reach).next_multiple_of(4);
+        if stride > shape.max_words || rows * words > shape.max_sums {
+            return None;
+        }
         let build = chain(shape, &mut groups, words / PART);
         let accumulate = groups.len() * shape.tile_dms * shape.words / 32 / shape.warps();
         // Each float row is summed from its first channel and waits longer than it reads; the factor is measured.
         let build = if shape.lane == Lane::F32 { build * 3 / 2 } else { build };
-        Self { layout, groups, words, stride, cost: build + accumulate }
-    }
-
-    /// Returns whether the sharing fits the block's shared memory.
-    fn fits(&self, shape: &Shape) -> bool {
-        let rows: usize = self.groups.iter().map(|group| group.patterns.len()).sum();
-        self.stride <= shape.max_words
-            && rows * self.words <= shape.max_sums
-            && self.record_words(shape) + 8 <= shape.max_record
+        let sharing = Self { layout, groups, words, stride, cost: build + accumulate };
+        (sharing.record_words(shape) + 8 <= shape.max_record).then_some(sharing)
     }
 
     /// Returns an upper bound on the record's words.
@@ -593,17 +608,10 @@ fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
 
 /// Writes the record of an interval with the cheapest sharing that fits shared memory.
 fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
-    let mut best: Option<Sharing> = None;
-    for channels in [16, 8, 4, 2] {
-        let sharing = Sharing::new(shape, interval, channels);
-        let is_better = best.as_ref().is_none_or(|best| sharing.cost < best.cost);
-        if is_better && sharing.fits(shape) {
-            best = Some(sharing);
-        }
-    }
-    // Single channels always fit, because tiles are cut for them.
-    let alone = Sharing::new(shape, interval, 1);
-    let best = best.filter(|best| best.cost <= alone.cost).unwrap_or(alone);
+    // Of equal costs the largest groups; single channels always fit, because tiles are cut for them.
+    let sharings = [16, 8, 4, 2, 1].into_iter();
+    let fitting = sharings.filter_map(|channels| Sharing::new(shape, interval, channels));
+    let best = fitting.min_by_key(|sharing| sharing.cost).expect("single channels fit");
     write(shape, interval, &best)
 }
 

@@ -15,6 +15,7 @@ use crate::backend::cuda::{
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::sample::{Encoding, Samples};
+use crate::trace::{self, Work};
 use crate::view::PlaneMut;
 use fast::Fast;
 use general::{General, Shape};
@@ -165,10 +166,16 @@ impl Engine {
     fn sized(plan: &Plan, device: &Device, threads: &Threads, sizes: Sizes) -> Result<Self> {
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
-        let sources = sources(plan, device);
+        let shape = fast::shape(plan, device, threads);
+        let sources = sources_of(plan, shape, device);
         let _kernels = device.prefetch(move || sources);
+        let span = trace::span(Work::Compute, "history");
         let history = History::new(plan, capacity, device)?;
-        let fast = Fast::new(plan, device, history.pitch(), threads)?;
+        drop(span);
+        let fast = match shape {
+            Some(shape) => Fast::new(plan, shape, device, history.pitch(), threads)?,
+            None => None,
+        };
         let all: Vec<usize> = (0..plan.dms().len()).collect();
         let left = fast.as_ref().map_or(&all[..], Fast::left);
         let general = |trials| General::new(plan, trials, device, threads);
@@ -395,7 +402,12 @@ const LOADS: [(Encoding, Lane); 9] = [
 /// Lists the kernels that a plan may need on a device, the slowest to compile first. The general kernel sums the trials
 /// that do not fit the fast one; which those are is known only from the fast kernel's tables.
 pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
-    let fast = fast::shape(plan, device).map(|shape| match shape.source() {
+    sources_of(plan, fast::shape(plan, device, &Threads::new(1)), device)
+}
+
+/// Like [`sources`], for the fast kernel's shape.
+fn sources_of(plan: &Plan, fast: Option<fast::Shape>, device: &Device) -> Vec<Source> {
+    let fast = fast.map(|shape| match shape.source() {
         best if device.begins_quickly(&best) => shape.quick_source(),
         best => best,
     });
@@ -430,13 +442,11 @@ mod tests {
     use crate::sample::Encoding;
     use crate::units::{Band, DM_CONSTANT};
 
-    /// Plans 64 close trials of long delay, and one of no delay.
-    fn plan(encoding: Encoding) -> Plan {
-        let near = (0..64).map(|i| 120.0 + 0.002 * f64::from(i));
+    fn planned(band: Band, tsamp_s: f64, dms: Vec<f64>, encoding: Encoding) -> Plan {
         Plan::new(super::super::plan::Options {
-            band: Band::uniform(1400.0, -4.0, 24).unwrap(),
-            tsamp_s: 5e-6,
-            dms: std::iter::once(0.0).chain(near).collect(),
+            band,
+            tsamp_s,
+            dms,
             downsample: 1,
             encoding,
             range: None,
@@ -446,19 +456,17 @@ mod tests {
         .unwrap()
     }
 
+    /// Plans 64 close trials of long delay, and one of no delay.
+    fn plan(encoding: Encoding) -> Plan {
+        let near = (0..64).map(|i| 120.0 + 0.002 * f64::from(i));
+        let dms = std::iter::once(0.0).chain(near).collect();
+        planned(Band::uniform(1400.0, -4.0, 24).unwrap(), 5e-6, dms, encoding)
+    }
+
     #[test]
     fn blocks_of_few_trials_and_many_channels_are_limited_by_their_input() {
-        let plan = Plan::new(super::super::plan::Options {
-            band: Band::uniform(800.0, -0.0244140625, 16384).unwrap(),
-            tsamp_s: 1e-3,
-            dms: vec![0.0, 1.0],
-            downsample: 1,
-            encoding: Encoding::F32,
-            range: None,
-            masked: Vec::new(),
-            dm_constant: DM_CONSTANT,
-        })
-        .unwrap();
+        let band = Band::uniform(800.0, -0.0244140625, 16384).unwrap();
+        let plan = planned(band, 1e-3, vec![0.0, 1.0], Encoding::F32);
         let sizes = Sizes::new(&plan, plan.lane(1).bytes());
         assert_eq!((sizes.host, sizes.device), (4096, 4096));
     }

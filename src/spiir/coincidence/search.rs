@@ -537,9 +537,7 @@ impl Slid {
         let mut scratch = Scratch::of_all(threads, detectors.len());
         let mut all: Vec<Self> = (0..slides).map(|_| Self::default()).collect();
         threads.for_each_chunk(&mut scratch, &mut all, 1, |scratch, index, own| {
-            let Scratch { moved, found } = scratch;
-            found.clear();
-            slides_of.slide(index + 1, moved, found);
+            let found = slides_of.slide(index + 1, scratch);
             own.iter_mut().for_each(|own| own.take(found, cluster_ns));
         });
         for own in all {
@@ -608,11 +606,8 @@ impl Slides<'_> {
 
     /// Computes the events and the time of one slide.
     fn make(&self, made: &mut Made, scratch: &mut Scratch) {
-        scratch.found.clear();
-        self.slide(made.slide, &mut scratch.moved, &mut scratch.found);
-        best_of_windows(&mut scratch.found, self.cluster_ns, |event| {
-            made.rankings.push(event.square.sqrt());
-        });
+        let found = self.slide(made.slide, scratch);
+        best_of_windows(found, self.cluster_ns, |event| made.rankings.push(event.square.sqrt()));
         made.time_s = self.time_s(made.slide);
     }
 
@@ -621,7 +616,9 @@ impl Slides<'_> {
     }
 
     /// Finds the coincidences of one slide.
-    fn slide(&self, slide: usize, moved: &mut [Vec<Hit>], coincidences: &mut Vec<Coincidence>) {
+    fn slide<'a>(&self, slide: usize, scratch: &'a mut Scratch) -> &'a mut [Coincidence] {
+        let Scratch { moved, found } = scratch;
+        found.clear();
         for (place, template) in self.table.templates.iter().enumerate() {
             for (detector, moved) in moved.iter_mut().enumerate() {
                 let offset = self.offset_ns(slide, detector);
@@ -632,8 +629,9 @@ impl Slides<'_> {
                 *row = moved;
             }
             let (windows_ns, rows) = (self.windows_ns, &rows[..moved.len()]);
-            Combiner { windows_ns, template: *template, rows }.all(coincidences);
+            Combiner { windows_ns, template: *template, rows }.all(found);
         }
+        found
     }
 
     /// Returns the time of one slide in which at least two detectors are valid.
