@@ -44,3 +44,14 @@ pub(crate) fn warn(gaps: &[Gap], quiet: bool) {
         warning!(quiet: quiet, "a gap of {length_s:.4} s at {start_s:.4} s was filled.");
     }
 }
+
+/// Warns of times that gaps fill too much for a search.
+pub(crate) fn warn_of_unsearched(unsearched: &[Gap], quiet: bool) {
+    let Some(first) = unsearched.first() else { return };
+    let total: f64 = unsearched.iter().map(|gap| gap.length_s).sum();
+    warning!(quiet: quiet,
+        "{total:.4} s were not searched, from {:.4} s on: gaps fill more than a quarter of the \
+         time over which the noise is measured there.",
+        first.start_s
+    );
+}

@@ -248,6 +248,7 @@ impl Arguments {
             removals: None,
             left_out: 0,
             gaps: Vec::new(),
+            unsearched: Vec::new(),
             flagged_samples: 0,
             times: header.times.unwrap_or(0),
             data_s: header.duration_s().unwrap_or(0.0),

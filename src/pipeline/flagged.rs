@@ -7,7 +7,7 @@
 //! Invariant: what fills a sample depends on the rows before it alone (of the first rows, on those that the mask sees),
 //! never on how rows are read. Without gaps no event is touched.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ use super::voltage::Level;
 use crate::dedisperse;
 use crate::io::{FilterbankHeader, Gap};
 use crate::sample::Encoding;
-use crate::single_pulse::{Event, PartialEvent};
+use crate::single_pulse::{self, Event, PartialEvent};
 
 /// Rows that share a level, computed from the rows before the first of them.
 const ANCHOR_ROWS: u64 = 256;
@@ -244,25 +244,28 @@ impl Filled {
         Self { gaps, lost }
     }
 
-    /// Lowers the S/N in windows with fill. Drops events that fall below `least`, and all in windows with more than a
-    /// quarter of fill.
+    /// Lowers the S/N of events whose noise was measured in a window with fill; `samples` returns those of a trial that were
+    /// searched. Drops events that fall below `least`, and all whose window has more than a quarter of fill.
     ///
     /// For noise of which the fraction `f` is constant, moments give `sqrt(1 - f)` of the standard deviation; with
     /// clipping at 3 standard deviations the result is `(1 - f)^0.63` within one per cent, up to `f` of a quarter.
     pub(super) fn weigh(
         &self,
         plan: &dedisperse::Plan,
-        window_times: u64,
+        detector: &single_pulse::Plan,
+        samples: impl Fn(usize) -> u64,
         least: f64,
         events: &mut Vec<Event>,
     ) {
         if events.is_empty() || (self.gaps.is_empty() && self.lost.runs().is_empty()) {
             return;
         }
+        let window_times = detector.window_times() as u64;
         events.retain_mut(|event| {
-            let window = event.time / window_times;
-            let first = window * window_times;
-            let filled = self.part(plan, event.dm as usize, first..first + window_times);
+            let (window, samples) = (event.time / window_times, samples(event.dm as usize));
+            let first = detector.noise_window(window, samples) * window_times;
+            let measured = first..(first + window_times).min(samples.max(first + 1));
+            let filled = self.part(plan, event.dm as usize, measured);
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
             filled <= MAX_FILLED && f64::from(event.snr) >= least
         });
@@ -284,6 +287,47 @@ impl Filled {
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
             filled <= MAX_FILLED && f64::from(event.snr) >= least
         });
+    }
+
+    /// Returns the rows in which a search of `times` rows from row `first` on finds nothing at the dispersion measure 0: windows
+    /// whose noise is measured in one of which more than a quarter is filled. Gaps and result count rows of the source;
+    /// `bin` of them make a sample.
+    pub(super) fn unsearched(
+        gaps: &[Gap],
+        first: u64,
+        times: u64,
+        detector: &single_pulse::Plan,
+        bin: u64,
+    ) -> Vec<Gap> {
+        let window = detector.window_times() as u64 * bin;
+        let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
+        for gap in gaps {
+            let mut row = gap.start_time.saturating_sub(first);
+            let end = (gap.start_time + gap.times).saturating_sub(first).min(times);
+            while row < end {
+                let next = end.min((row / window + 1) * window);
+                *filled.entry(row / window).or_default() += next - row;
+                row = next;
+            }
+        }
+        let is_lost = |index: &u64| {
+            let measured = detector.noise_window(*index, times / bin);
+            let rows = filled.get(&measured).copied().unwrap_or(0);
+            rows as f64 > MAX_FILLED * window.min(times - measured * window) as f64
+        };
+        // Windows that are measured in the one before follow those with fill.
+        let mut looked: Vec<u64> = filled.keys().flat_map(|index| [*index, index + 1]).collect();
+        looked.dedup();
+        let mut unsearched: Vec<Gap> = Vec::new();
+        for index in looked.into_iter().filter(|index| index * window < times).filter(is_lost) {
+            let start_time = first + index * window;
+            let rows = window.min(times - index * window);
+            match unsearched.last_mut() {
+                Some(last) if last.start_time + last.times == start_time => last.times += rows,
+                _ => unsearched.push(Gap { start_time, times: rows }),
+            }
+        }
+        unsearched
     }
 
     /// Returns the filled fraction of a trial's window in output samples.
@@ -392,6 +436,63 @@ mod tests {
         let mean = values.iter().sum::<f32>() / 1000.0;
         let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / 1000.0;
         assert!((variance - 1.0 / 12.0).abs() < 0.01, "{variance}");
+    }
+
+    fn detector() -> single_pulse::Plan {
+        single_pulse::Plan::new(single_pulse::Options {
+            dms: vec![0.0],
+            tsamp_s: 1e-3,
+            max_width_s: 2e-3,
+            baseline_s: 0.256,
+            snr: 6.0,
+            bound: None,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn windows_whose_noise_is_measured_in_fill_are_not_searched() {
+        let gap = |start_time, times| Gap { start_time, times };
+        // Windows of 512 rows from row 50 on; the last has 200 rows and takes the noise of the one before.
+        let detector = detector();
+        assert_eq!(detector.window_times(), 256);
+        let unsearched = |gaps: &[Gap]| Filled::unsearched(gaps, 50, 4 * 512 + 200, &detector, 2);
+        assert_eq!(unsearched(&[]), []);
+        assert_eq!(unsearched(&[gap(0, 178), gap(2098, 200)]), []);
+        assert_eq!(unsearched(&[gap(0, 180)]), [gap(50, 512)]);
+        assert_eq!(unsearched(&[gap(60, 100), gap(500, 200)]), [gap(50, 1024)]);
+        assert_eq!(unsearched(&[gap(1600, 400)]), [gap(1586, 512 + 200)]);
+    }
+
+    #[test]
+    fn events_take_the_fill_of_the_window_in_which_their_noise_is_measured() {
+        let plan = dedisperse::Plan::new(dedisperse::Options {
+            band: Band::uniform(1500.0, -1.0, 8).unwrap(),
+            tsamp_s: 1e-3,
+            dms: vec![0.0],
+            downsample: 1,
+            encoding: Encoding::U8,
+            range: None,
+            masked: Vec::new(),
+            dm_constant: DM_CONSTANT,
+        })
+        .unwrap();
+        // Half of the first window is filled; the second one is short at first.
+        let filled = Filled::new(&[Gap { start_time: 0, times: 128 }], 0, LostRows::default());
+        let left = |time: u64, samples: u64| {
+            let mut events = vec![Event { dm: 0, time, width: 1, snr: 20.0 }];
+            filled.weigh(&plan, &detector(), |_| samples, 6.0, &mut events);
+            events.len()
+        };
+        assert_eq!((left(200, 256), left(300, 256 + 127), left(300, 256 + 128)), (0, 0, 1));
+        // A gap of 40 samples is a quarter of the first 160, and less of more.
+        let filled = Filled::new(&[Gap { start_time: 0, times: 40 }], 0, LostRows::default());
+        let left = |samples: u64| {
+            let mut events = vec![Event { dm: 0, time: 100, width: 1, snr: 20.0 }];
+            filled.weigh(&plan, &detector(), |_| samples, 6.0, &mut events);
+            events.len()
+        };
+        assert_eq!((left(159), left(160), left(256)), (0, 1, 1));
     }
 
     #[test]

@@ -828,8 +828,9 @@ impl<'a> Work<'a> {
             );
         }
         warn_of_flagged(report.flagged_samples, quiet);
-        let gaps = gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s());
-        gaps::warn(&gaps, quiet);
+        let listed = |gaps| gaps::listed(gaps, self.header.tsamp_s, self.opened.delay_s());
+        gaps::warn(&listed(&report.gaps), quiet);
+        gaps::warn_of_unsearched(&listed(&report.unsearched), quiet);
     }
 
     /// Writes all files except the folder's final name. Lists come first; an error that ends the plots becomes the

@@ -72,6 +72,9 @@ pub(crate) struct Summary {
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Times that gaps fill too much for a search, at low dispersion measures; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unsearched: Vec<Gap>,
     /// Samples of a live stream that were dropped because the search was too slow; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<Dropped>,
@@ -241,6 +244,7 @@ impl Summary {
             },
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
+            unsearched: gaps::listed(&report.unsearched, found.header.tsamp_s, found.delay_s),
             dropped: found.dropped.clone(),
             interference: interference(found),
             left_out: LeftOut::new(found),

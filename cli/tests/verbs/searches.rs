@@ -151,6 +151,18 @@ fn parts_join_in_any_order_and_gaps_are_listed() {
         assert_eq!(gaps.as_array().unwrap().len(), 1, "{verb}: {gaps}");
         assert_eq!((&gaps[0]["start_s"], &gaps[0]["length_s"]), (&2.5.into(), &0.5.into()));
     }
+    // A gap of 0.5 s is less than a quarter of a window of 2.048 s, one of 0.6 s is more.
+    assert_eq!(
+        json(home.path(), "search 1.fil 3.fil -o c --allow-gaps")["unsearched"],
+        Value::Null
+    );
+    part("4.fil", 3100, 4000);
+    let output = sidereal(home.path(), "search 1.fil 4.fil -o d --allow-gaps --json");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let unsearched = &found["unsearched"][0];
+    assert_eq!((&unsearched["start_s"], &unsearched["length_s"]), (&2.048.into(), &1.952.into()));
+    let told = stderr(&output);
+    assert!(told.contains("1.9520 s were not searched, from 2.0480 s on"), "{told}");
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub struct Report {
     pub left_out: usize,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
+    /// Rows that gaps fill too much for a search: windows of the baseline of which they fill more than a quarter, at the
+    /// lowest dispersion measures.
+    pub unsearched: Vec<Gap>,
     /// Samples that were not finite, filled with their channel's level.
     pub flagged_samples: u64,
     /// Rows searched.
@@ -481,6 +484,9 @@ impl Setup {
         candidates.append(&mut last.candidates);
         absorbed.append(&mut last.absorbed);
         let Stages { cleaning, ranges, .. } = &mut self.stages;
+        let unsearched =
+            ranges.first().map(|range| range.unsearched(&gaps, self.part.first, times));
+        let unsearched = unsearched.unwrap_or_default();
         candidates.sort_by(Candidate::order);
         let left_out = limit_storms(&mut candidates, self.options.max_per_minute);
         Ok(Report {
@@ -493,6 +499,7 @@ impl Setup {
             removals: cleaning.take_removals().map(Arc::new),
             left_out,
             gaps,
+            unsearched,
             flagged_samples: flagged + cleaning.flagged_samples(),
             times,
             data_s: times as f64 * self.header.tsamp_s,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::cuda::{
-    self, Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+    self, Buffer, Device, Event, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
 };
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
@@ -186,9 +186,14 @@ impl Step for HostWork<'_> {
 /// Input buffers: one is searched while the next is copied and the one after it filled.
 pub(super) const SLOTS: usize = 3;
 
-/// Limit in bytes on the plane of trials per gulp; sized for the largest range, since ranges are searched one after
-/// another.
+/// Limit in bytes on the plane of trials per gulp, of the largest range.
 const DEVICE_PLANE_BYTES: usize = 2 << 30;
+
+/// Limits on the lanes of ranges that are searched side by side, of which each has a plane: their bytes, that part of the free
+/// memory, and their number. Ranges with larger planes fill a device one at a time.
+const LANES_BYTES: usize = 512 << 20;
+const LANES_PART: usize = 8;
+const MAX_LANES: usize = 64;
 
 /// Limit in bytes on the rows of a gulp; longer gulps hide less of the copy.
 pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
@@ -240,13 +245,26 @@ pub(super) struct Gulps {
 
 /// Processing of rows on the device.
 pub(super) struct Stage {
+    /// Stream of all work before the ranges.
     stream: Stream,
-    plane: Plane,
+    /// Completion of that work for the current gulp.
+    ready: Event,
+    lanes: Vec<Lane>,
     /// Rows after cleaning, if enabled.
     cleaned: Option<Buffer<u8>>,
     /// Latest rows, if the recording's end is searched.
     tail: Option<DeviceTail>,
     row_bytes: usize,
+}
+
+/// Stream and plane of one range at a time. Ranges on different lanes run side by side.
+struct Lane {
+    stream: Stream,
+    plane: Plane,
+    /// Completion of the work enqueued last.
+    done: Event,
+    /// Samples of each trial that were dedispersed last.
+    produced: usize,
 }
 
 /// Device memory per row of a search.
@@ -328,9 +346,13 @@ impl Stage {
         let is_integer = ranges.iter().all(RangeSearch::is_integer);
         let kind = if is_integer { PlaneKind::I32 } else { PlaneKind::F32 };
         let cleaned = cleaning.cleaned_row_bytes();
+        let bytes = LANES_BYTES.min(device.free_bytes()? / LANES_PART);
+        let lanes = (bytes / (4 * words)).min(ranges.len()).clamp(1, MAX_LANES);
+        let lane = |_| Lane::new(device, kind, words);
         Ok(Self {
             stream: device.stream()?,
-            plane: Plane::new(device, kind, 1, words)?,
+            ready: device.event()?,
+            lanes: (0..lanes).map(lane).collect::<Result<_>>()?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
             tail: None,
             row_bytes: 0,
@@ -399,8 +421,22 @@ impl Stage {
         if let Some(tail) = &mut self.tail {
             tail.push(rows, times * self.row_bytes, &self.stream)?;
         }
-        for range in ranges {
-            range.enqueue(rows, times, &mut self.plane, &self.stream, clusterer)?;
+        self.stream.record(&self.ready)?;
+        for lane in &self.lanes {
+            lane.stream.wait(&self.ready)?;
+        }
+        for ranges in ranges.chunks_mut(self.lanes.len()) {
+            // All ranges are dedispersed before any is searched, which may wait for the device.
+            for (range, lane) in ranges.iter_mut().zip(&mut self.lanes) {
+                lane.produced = range.enqueue(rows, times, &mut lane.plane, &lane.stream)?;
+            }
+            for (range, lane) in ranges.iter_mut().zip(&self.lanes) {
+                range.enqueue_search(&lane.plane, lane.produced, &lane.stream, clusterer)?;
+            }
+        }
+        for lane in &self.lanes {
+            lane.stream.record(&lane.done)?;
+            self.stream.wait(&lane.done)?;
         }
         Ok(())
     }
@@ -409,11 +445,26 @@ impl Stage {
     pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
         let Stages { ranges, clusterer, .. } = stages;
         let mut skipped = 0;
-        for range in ranges {
-            skipped += range.enqueue_finish(times, &mut self.plane, &self.stream, clusterer)?;
+        if let Some(Lane { stream, plane, .. }) = self.lanes.first_mut() {
+            for range in ranges {
+                skipped += range.enqueue_finish(times, plane, stream, clusterer)?;
+            }
+            stream.synchronize()?;
         }
         self.stream.synchronize()?;
         Ok(skipped)
+    }
+}
+
+impl Lane {
+    /// Allocates a plane of `words` words.
+    fn new(device: &Device, kind: PlaneKind, words: usize) -> Result<Self> {
+        Ok(Self {
+            stream: device.stream()?,
+            plane: Plane::new(device, kind, 1, words)?,
+            done: device.event()?,
+            produced: 0,
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::clean;
 use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
-use crate::io::FilterbankHeader;
+use crate::io::{FilterbankHeader, Gap};
 use crate::sample::Samples;
 use crate::single_pulse::{
     self, BandEdges, Candidate, Clusterer, Detector, Event, Input, TrialRange,
@@ -49,6 +49,10 @@ pub(super) struct RangeSearch {
     /// Next row, and the first row to process; another process searched the earlier ones.
     next_row: u64,
     first_row: u64,
+    /// Samples of each trial that were passed to the detector.
+    emitted: u64,
+    /// Row with which the stream ends, once its last samples are searched.
+    ended_at: Option<u64>,
 }
 
 enum PlaneBuffer {
@@ -85,8 +89,8 @@ impl RangeSearch {
         let integer = plan.output_is_integer();
         Ok(Self {
             index,
-            dedisperser: Dedisperser::new(plan, backend)?,
-            detector: Detector::new(detector_plan, backend)?,
+            dedisperser: timed("dedisperser", || Dedisperser::new(plan, backend))?,
+            detector: timed("detector", || Detector::new(detector_plan, backend))?,
             plane: if integer {
                 PlaneBuffer::I32(Vec::new())
             } else {
@@ -99,6 +103,8 @@ impl RangeSearch {
             skipped: 0,
             next_row: 0,
             first_row: 0,
+            emitted: 0,
+            ended_at: None,
         })
     }
 
@@ -137,6 +143,13 @@ impl RangeSearch {
         ranges.iter().flat_map(fitting).collect()
     }
 
+    /// Returns the rows, of `times` rows from row `first` on of a source with gaps, in which nothing is found at the dispersion
+    /// measure 0.
+    pub(super) fn unsearched(&self, gaps: &[Gap], first: u64, times: u64) -> Vec<Gap> {
+        let bin = self.dedisperser.plan().downsample() as u64;
+        Filled::unsearched(gaps, first, times, self.detector.plan(), bin)
+    }
+
     /// Returns the bytes of the plane per input row.
     pub(super) fn plane_bytes_per_row(&self) -> usize {
         let plan = self.dedisperser.plan();
@@ -167,20 +180,21 @@ impl RangeSearch {
         self.detector.reset();
         self.events.clear();
         (self.next_row, self.first_row) = (0, 0);
+        (self.emitted, self.ended_at) = (0, None);
     }
 
-    /// Dedisperses and searches a gulp on a device, in a plane of at least [`Self::plane_words`].
+    /// Dedisperses a gulp on a device into a plane of at least [`Self::plane_words`]; returns the new samples of each
+    /// trial.
     pub(super) fn enqueue(
         &mut self,
         rows: &cuda::Buffer<u8>,
         times: usize,
         plane: &mut cuda::Plane,
         stream: &cuda::Stream,
-        clusterer: &mut Clusterer,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let passed = self.pass(times);
         if passed == times {
-            return Ok(());
+            return Ok(0);
         }
         self.shape(plane);
         let plan = self.dedisperser.plan();
@@ -188,9 +202,24 @@ impl RangeSearch {
         let times = times - passed;
         let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
+        Ok(progress.produced)
+    }
+
+    /// Searches the `produced` samples of each trial that [`Self::enqueue`] left in a plane, on the same stream.
+    pub(super) fn enqueue_search(
+        &mut self,
+        plane: &cuda::Plane,
+        produced: usize,
+        stream: &cuda::Stream,
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        if produced == 0 {
+            return Ok(());
+        }
         let span = trace::span(Work::Compute, "wait for the device");
-        self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
+        self.detector.enqueue(plane, produced, &mut self.events, stream)?;
         drop(span);
+        self.emitted += produced as u64;
         self.push_events(clusterer)
     }
 
@@ -206,12 +235,14 @@ impl RangeSearch {
         let valid = |dm: usize| plan.valid_times(times, dm);
         self.shape(plane);
         self.detector.end_at(&valid);
+        self.ended_at = Some(times);
         loop {
             let produced = self.dedisperser.enqueue_flush(plane, stream)?.produced;
             if produced == 0 {
                 break;
             }
             self.detector.enqueue(plane, produced, &mut self.events, stream)?;
+            self.emitted += produced as u64;
             self.push_events(clusterer)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
@@ -241,6 +272,7 @@ impl RangeSearch {
         let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
         self.detector.end_at(&valid);
+        self.ended_at = Some(times);
         while self.step(None)?.produced > 0 {
             self.push_events(clusterer)?;
         }
@@ -264,6 +296,7 @@ impl RangeSearch {
         })?;
         self.detector.restore(&carried)?;
         self.first_row = first_row;
+        self.emitted = carried.window * self.detector.plan().window_times() as u64;
         Ok(first_row)
     }
 
@@ -311,7 +344,7 @@ impl RangeSearch {
     fn step(&mut self, rows: Option<Samples<'_>>) -> Result<Progress> {
         let stride = stride(self.dedisperser.plan(), rows);
         let dms = self.dedisperser.plan().dms().len();
-        match &mut self.plane {
+        let progress = match &mut self.plane {
             PlaneBuffer::I32(plane) => {
                 plane.resize(plane.len().max(dms * stride), 0);
                 let plane = &mut plane[..dms * stride];
@@ -321,7 +354,7 @@ impl RangeSearch {
                 let view = Plane::new(plane, dms, stride, progress.produced)?;
                 let events = &mut self.events;
                 timed("detect pulses", || self.detector.run(Input::I32(view), events))?;
-                Ok(progress)
+                progress
             }
             PlaneBuffer::F32(plane) => {
                 plane.resize(plane.len().max(dms * stride), 0.0);
@@ -332,9 +365,11 @@ impl RangeSearch {
                 let view = Plane::new(plane, dms, stride, progress.produced)?;
                 let events = &mut self.events;
                 timed("detect pulses", || self.detector.run(Input::F32(view), events))?;
-                Ok(progress)
+                progress
             }
-        }
+        };
+        self.emitted += progress.produced as u64;
+        Ok(progress)
     }
 
     /// Passes the events on to those who watch the search.
@@ -352,8 +387,12 @@ impl RangeSearch {
 
     fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
         let _span = trace::span(Work::Compute, "cluster");
-        let window_times = self.detector.plan().window_times() as u64;
-        self.filled.weigh(self.dedisperser.plan(), window_times, self.snr, &mut self.events);
+        let (plan, detector) = (self.dedisperser.plan(), self.detector.plan());
+        let samples = |dm: usize| {
+            let valid = self.ended_at.map_or(u64::MAX, |row| plan.valid_times(row, dm));
+            self.emitted.min(valid)
+        };
+        self.filled.weigh(plan, detector, samples, self.snr, &mut self.events);
         self.show_events();
         clusterer.push(self.index, &self.events)?;
         self.events.clear();
