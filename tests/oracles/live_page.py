@@ -1,8 +1,8 @@
-"""A live search with a page and a sender for it; as a program: makes the pictures of the page in docs/.
+"""A live search with a page and a sender for it; as a program: makes the pictures of the page in the guide.
 
     python3 tests/oracles/live_page.py
 
-makes docs/live_page.png (light) and docs/live_page_phone.png (dark, a telephone).
+makes docs/guide/src/pictures/live_page.png (light) and live_page_phone.png (dark, a telephone).
 """
 
 import json
@@ -116,7 +116,7 @@ def recording(folder, seconds, *options):
 
 
 def pictures():
-    """Makes the pictures in docs/."""
+    """Makes the pictures in the guide."""
     with tempfile.TemporaryDirectory() as folder:
         bursts = ((60, 8, 25), (350, 15, 30), (120, 25, 18), (233, 38, 14), (480, 46, 22), (61, 52, 12))
         options = [word for dm, at, snr in bursts for word in ("--burst", f"dm={dm},time={at},width=0.005,snr={snr}")]
@@ -130,7 +130,7 @@ def pictures():
         time.sleep(70)
         for browser, name in zip(browsers, ("live_page.png", "live_page_phone.png")):
             browser.wait("document.querySelectorAll('#candidates img').length >= 5")
-            browser.screenshot(ROOT / "docs" / name, whole=True)
+            browser.screenshot(ROOT / "docs/guide/src/pictures" / name, whole=True)
             assert not browser.faults, browser.faults
             browser.close()
         sender.kill()

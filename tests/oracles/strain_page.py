@@ -1,8 +1,8 @@
-"""A live search of strain with a page, and frames for it; as a program: makes the pictures of the page in docs/.
+"""A live search of strain with a page, and frames for it; as a program: makes the pictures of the page in the guide.
 
     python3 tests/oracles/strain_page.py
 
-makes docs/strain_page.png (light) and docs/strain_page_phone.png (dark, a telephone).
+makes docs/guide/src/pictures/strain_page.png (light) and strain_page_phone.png (dark, a telephone).
 """
 
 import pathlib
@@ -56,7 +56,7 @@ def binary(time_gps, distance, m1=30, m2=30):
 
 
 def pictures():
-    """Makes the pictures in docs/."""
+    """Makes the pictures in the guide."""
     with tempfile.TemporaryDirectory() as folder:
         # At five times real time the search has learned its background before the binaries arrive.
         strain = Strain(folder)
@@ -72,7 +72,7 @@ def pictures():
             browser.evaluate(f"{loudest}.querySelector('button').click()")
             browser.wait("document.querySelectorAll('#maps canvas').length === 3")
             time.sleep(1)
-            browser.screenshot(ROOT / "docs" / name, whole=True)
+            browser.screenshot(ROOT / "docs/guide/src/pictures" / name, whole=True)
             assert not browser.faults, browser.faults
             browser.close()
         sender.kill()
