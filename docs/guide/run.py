@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the commands of the guide, and checks its links, options and build.
 
-    run.py --program PATH [--with NAME,...] [--pictures] [CHAPTER ...]    runs chapters, by default all of them
-    run.py --text                                                         checks links, the summary and options
-    run.py --book                                                         builds the book with mdbook and checks its pages
+    run.py --program PATH [CHAPTER ...]    runs chapters, by default all of them
+    run.py --text                          checks links, the summary and options
+    run.py --book                          builds the book with mdbook and checks its pages
 
 Each chapter's blocks run in order in an empty folder of their own, with `sidereal` on the path:
 
@@ -19,6 +19,7 @@ be there; --pictures copies it. Needs the standard library only.
 import argparse
 import glob
 import html.parser
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -127,7 +128,7 @@ class Run:
 
     def __init__(self, at_hand, copies_pictures):
         self.at_hand, self.copies_pictures = at_hand, copies_pictures
-        self.passed, self.left_out = 0, {}
+        self.passed, self.left_out, self.rows = 0, {}, []
 
     def chapter(self, path, folder, environment):
         name = path.relative_to(ROOT)
@@ -162,6 +163,30 @@ class Run:
             shutil.copyfile(found[0], SOURCE / name)
 
 
+def versions(program, at_hand):
+    """Yields the names and versions of the program and of the clients at hand."""
+    distributions = {"bayestar": "ligo.skymap", "wsclean": None, "gw150914": None}
+    yield subprocess.run([program, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    yield f"Python {sys.version.split()[0]}"
+    for name in at_hand:
+        if (distribution := distributions.get(name, name)) is not None:
+            yield f"{distribution} {importlib.metadata.version(distribution)}"
+    if "wsclean" in at_hand:
+        done = subprocess.run(["wsclean", "--version"], check=False, stdout=subprocess.PIPE, text=True)
+        yield re.search(r"WSClean version \S+", done.stdout)[0]
+
+
+def record(state, program, path):
+    """Writes the chapters with the number of blocks that ran, and the blocks that were left out."""
+    lines = ["# Commands of the guide", "", time.strftime("Written by `./check guide` on %Y-%m-%d, with")]
+    lines += [", ".join(versions(program, state.at_hand)) + "."]
+    lines += ["Every block that ran ended with status 0 and printed the text that its chapter quotes.", ""]
+    lines += ["| chapter | blocks that ran |", "|---|---:|", *(f"| {name} | {count} |" for name, count in state.rows), ""]
+    lines += ["| left out: needs | blocks |", "|---|---|"]
+    lines += [f"| {need} | {', '.join(places)} |" for need, places in sorted(state.left_out.items())]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def run(options):
     program = pathlib.Path(options.program).resolve()
     if not os.access(program, os.X_OK):
@@ -180,11 +205,16 @@ def run(options):
         for path in paths:
             folder = pathlib.Path(top) / path.stem
             folder.mkdir()
+            for file in pathlib.Path(options.data).glob("*") if options.data else ():
+                (folder / file.name).symlink_to(file.resolve())
             before, started = state.passed, time.monotonic()
             state.chapter(path, folder, environment)
             shutil.rmtree(folder)
             if state.passed > before:
+                state.rows.append((path.stem, state.passed - before))
                 print(f"{path.stem}: {state.passed - before} blocks, {time.monotonic() - started:.1f} s", flush=True)
+    if options.record:
+        record(state, program, pathlib.Path(options.record))
     for need, places in sorted(state.left_out.items()):
         print(f"skipped: blocks of the guide that need {need}: {', '.join(places)}")
     print(f"{state.passed} passed in {time.monotonic() - begun:.1f}s")
@@ -348,6 +378,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", metavar="PATH", help="sidereal, to run chapters with")
     parser.add_argument("--with", dest="at_hand", default="", metavar="NAME,...", help="run also what needs these")
+    parser.add_argument("--data", metavar="FOLDER", help="link the recordings of this folder into each chapter's")
+    parser.add_argument("--record", metavar="FILE", help="write which blocks ran, and with which versions")
     parser.add_argument("--pictures", action="store_true", help="copy the pictures that the chapters make")
     parser.add_argument("--text", action="store_true", help="check links, the summary and options")
     parser.add_argument("--book", action="store_true", help="build the book and check its pages")
