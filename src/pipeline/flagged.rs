@@ -263,7 +263,7 @@ impl Filled {
         let window_times = detector.window_times() as u64;
         events.retain_mut(|event| {
             let (window, samples) = (event.time / window_times, samples(event.dm as usize));
-            let first = detector.noise_window(window, samples) * window_times;
+            let first = single_pulse::noise_window(detector, window, samples) * window_times;
             let measured = first..(first + window_times).min(samples.max(first + 1));
             let filled = self.part(plan, event.dm as usize, measured);
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
@@ -311,7 +311,7 @@ impl Filled {
             }
         }
         let is_lost = |index: &u64| {
-            let measured = detector.noise_window(*index, times / bin);
+            let measured = single_pulse::noise_window(detector, *index, times / bin);
             let rows = filled.get(&measured).copied().unwrap_or(0);
             rows as f64 > MAX_FILLED * window.min(times - measured * window) as f64
         };
@@ -443,7 +443,7 @@ mod tests {
             dms: vec![0.0],
             tsamp_s: 1e-3,
             max_width_s: 2e-3,
-            baseline_s: 0.256,
+            baseline_s: 1.024,
             snr: 6.0,
             bound: None,
         })
@@ -453,15 +453,15 @@ mod tests {
     #[test]
     fn windows_whose_noise_is_measured_in_fill_are_not_searched() {
         let gap = |start_time, times| Gap { start_time, times };
-        // Windows of 512 rows from row 50 on; the last has 200 rows and takes the noise of the one before.
+        // Windows of 2048 rows from row 50 on; the last has 800 rows and takes the noise of the one before.
         let detector = detector();
-        assert_eq!(detector.window_times(), 256);
-        let unsearched = |gaps: &[Gap]| Filled::unsearched(gaps, 50, 4 * 512 + 200, &detector, 2);
+        assert_eq!(detector.window_times(), 1024);
+        let unsearched = |gaps: &[Gap]| Filled::unsearched(gaps, 50, 4 * 2048 + 800, &detector, 2);
         assert_eq!(unsearched(&[]), []);
-        assert_eq!(unsearched(&[gap(0, 178), gap(2098, 200)]), []);
-        assert_eq!(unsearched(&[gap(0, 180)]), [gap(50, 512)]);
-        assert_eq!(unsearched(&[gap(60, 100), gap(500, 200)]), [gap(50, 1024)]);
-        assert_eq!(unsearched(&[gap(1600, 400)]), [gap(1586, 512 + 200)]);
+        assert_eq!(unsearched(&[gap(0, 50 + 512), gap(50 + 4 * 2048, 800)]), []);
+        assert_eq!(unsearched(&[gap(0, 50 + 513)]), [gap(50, 2048)]);
+        assert_eq!(unsearched(&[gap(60, 500), gap(2000, 800)]), [gap(50, 2 * 2048)]);
+        assert_eq!(unsearched(&[gap(6400, 1600)]), [gap(50 + 3 * 2048, 2048 + 800)]);
     }
 
     #[test]
@@ -478,21 +478,21 @@ mod tests {
         })
         .unwrap();
         // Half of the first window is filled; the second one is short at first.
-        let filled = Filled::new(&[Gap { start_time: 0, times: 128 }], 0, LostRows::default());
+        let filled = Filled::new(&[Gap { start_time: 0, times: 512 }], 0, LostRows::default());
         let left = |time: u64, samples: u64| {
             let mut events = vec![Event { dm: 0, time, width: 1, snr: 20.0 }];
             filled.weigh(&plan, &detector(), |_| samples, 6.0, &mut events);
             events.len()
         };
-        assert_eq!((left(200, 256), left(300, 256 + 127), left(300, 256 + 128)), (0, 0, 1));
-        // A gap of 40 samples is a quarter of the first 160, and less of more.
-        let filled = Filled::new(&[Gap { start_time: 0, times: 40 }], 0, LostRows::default());
+        assert_eq!((left(800, 1024), left(1100, 1024 + 511), left(1100, 1024 + 512)), (0, 0, 1));
+        // A gap of 160 samples is a quarter of the first 640, and less of more.
+        let filled = Filled::new(&[Gap { start_time: 0, times: 160 }], 0, LostRows::default());
         let left = |samples: u64| {
             let mut events = vec![Event { dm: 0, time: 100, width: 1, snr: 20.0 }];
             filled.weigh(&plan, &detector(), |_| samples, 6.0, &mut events);
             events.len()
         };
-        assert_eq!((left(159), left(160), left(256)), (0, 1, 1));
+        assert_eq!((left(639), left(640), left(1024)), (0, 1, 1));
     }
 
     #[test]

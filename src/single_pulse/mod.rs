@@ -19,6 +19,7 @@ pub use plan::{Input, Options, Plan};
 #[doc(hidden)]
 pub use reference::search as reference_search;
 pub use repeats::{Repeater, repeating};
+pub(crate) use rules::noise_window;
 pub use rules::{Carried, Event};
 
 use crate::backend::cuda::{Plane, Stream};

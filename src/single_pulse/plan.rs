@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use super::rules::{Statistics, statistics};
 use crate::error::{Error, Result};
 use crate::view::Plane;
 
@@ -116,16 +115,6 @@ impl Plan {
     /// Returns the samples in a normalization window: a power of two. Window `k` starts at sample `k` times it.
     pub fn window_times(&self) -> usize {
         self.window
-    }
-
-    /// Returns the window in which the noise of a window's samples is measured, in a series of `samples` samples: their own or,
-    /// at the end of a series, the one before.
-    pub fn noise_window(&self, window: u64, samples: u64) -> u64 {
-        let own = samples.saturating_sub(window * self.window as u64).min(self.window as u64);
-        match statistics(self, window, own as usize) {
-            Statistics::Preceding => window - 1,
-            Statistics::Own | Statistics::None => window,
-        }
     }
 
     /// Returns whether the series are integers.

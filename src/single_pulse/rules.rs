@@ -80,6 +80,17 @@ pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics
     }
 }
 
+/// Returns the window in which the noise of a window's samples is measured, in a series of `samples` samples: their own or,
+/// at the end of a series, the one before.
+pub(crate) fn noise_window(plan: &Plan, window: u64, samples: u64) -> u64 {
+    let length = plan.window_times() as u64;
+    let own = samples.saturating_sub(window * length).min(length);
+    match statistics(plan, window, own as usize) {
+        Statistics::Preceding => window - 1,
+        Statistics::Own | Statistics::None => window,
+    }
+}
+
 /// Returns the indices of the samples for the first guess, spread over the window without a fixed period.
 pub(super) fn guess_indices(samples: usize) -> impl Iterator<Item = usize> {
     let count = (samples / 32).clamp(GUESS / 8, GUESS).min(samples);

@@ -1,6 +1,6 @@
 """Latencies of a live search of compact binaries in real time: `live_latency.py RUN.json... --plot FILE`.
 
-Draws, for the lines of each `sidereal bench live-spiir --only latency --json`, the histogram of the time from the merger to the event's
+Draws, for the document of each `sidereal bench live-spiir --only latency --json`, the histogram of the time from the merger to the event's
 line, and those of its parts. The title of each row is its median and 99th percentile.
 """
 
@@ -23,7 +23,7 @@ PARTS = [
 
 
 def latencies(path):
-    lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+    lines = json.loads(path.read_text())
     return next(line for line in lines if line["part"] == "latency")
 
 

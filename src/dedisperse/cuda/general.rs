@@ -378,20 +378,20 @@ impl Group {
         let lead = &shifts[first];
         let low = lead.iter().copied().min().unwrap_or(0);
         let mut patterns: Vec<Pattern> = Vec::new();
+        let mut known = Known::default();
         let mut trials = Vec::with_capacity(lead.len());
         for dm in 0..lead.len() {
             let mut pattern = [0; CHANNELS];
             for (c, offset) in pattern.iter_mut().enumerate().take(channels) {
                 *offset = (low + shifts[first + c][dm] - lead[dm]) as u16;
             }
-            let known = patterns.iter().rposition(|other| *other == pattern);
-            if known.is_none() && patterns.len() == most {
-                return None;
-            }
-            let index = known.unwrap_or_else(|| {
+            let index = known.index(&pattern, &patterns);
+            if index == patterns.len() {
+                if index == most {
+                    return None;
+                }
                 patterns.push(pattern);
-                patterns.len() - 1
-            });
+            }
             trials.push((index, lead[dm] - low));
         }
         Some(Self { first, channels, patterns, trials, chains: Vec::new() })
@@ -456,6 +456,37 @@ impl Group {
             costs.push(steps);
         }
         costs
+    }
+}
+
+/// Places of a group's patterns by their hash: 0 if free, else 1 + an index. A tile has at most half as many trials.
+struct Known([u8; 256]);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Known {
+    /// Returns the index of a pattern among `patterns`, or that of the next one, for which it takes a place.
+    fn index(&mut self, pattern: &Pattern, patterns: &[Pattern]) -> usize {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let words: [u64; 4] = bytemuck::cast(*pattern);
+        let mixed = words
+            .iter()
+            .fold(0u64, |hash, word| (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR));
+        let mut place = (mixed >> 56) as usize;
+        loop {
+            match usize::from(self.0[place]) {
+                0 => {
+                    self.0[place] = patterns.len() as u8 + 1;
+                    return patterns.len();
+                }
+                index if patterns[index - 1] == *pattern => return index - 1,
+                _ => place = (place + 1) % self.0.len(),
+            }
+        }
     }
 }
 
@@ -602,7 +633,9 @@ fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
         let total: usize = busy.iter().sum();
         (busy.iter().copied().max().unwrap_or(0) + total.div_ceil(warps)) / 2
     };
-    let best = (1..=8).min_by_key(|split| cost(*split)).unwrap_or(1);
+    // Each float pattern is a chain of its own, however they are split.
+    let most = if exact { 8 } else { 1 };
+    let best = (1..=most).min_by_key(|split| cost(*split)).unwrap_or(1);
     cost(best)
 }
 
