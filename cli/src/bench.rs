@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::Result;
+use sidereal::{Error, Result};
 use sidereal_bench::{Caller, Document, Figure, LEAKAGE, SCALLOPING, Session};
 
 use crate::common::Common;
@@ -50,7 +50,16 @@ pub(crate) struct TableDocument {
 
 /// Runs the requested benchmark. Renames its files to their final names at the end, also after an interruption
 /// between two cases or after an error.
+///
+/// # Errors
+/// [`Error::Unavailable`] in a process of another program than `sidereal`, because some benchmarks start the program
+/// of their process again.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if common.program.as_ref().is_some_and(|program| !program.arguments.is_empty()) {
+        let why =
+            "it needs the program that `cargo install` makes, and Python runs this command line";
+        return Err(Error::Unavailable { what: "bench".to_owned(), why: why.to_owned() });
+    }
     let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "FILE", existing, inputs: &[], common };
     let mut bench = arguments.bench.clone();

@@ -208,6 +208,9 @@ pub(crate) struct Common {
     /// Command line as given, recorded in products.
     #[arg(skip)]
     pub(crate) command_line: CommandLine,
+    /// Program that runs command lines as this process does, if there is one.
+    #[arg(skip)]
+    pub(crate) program: Option<cuda::CompilerProgram>,
 }
 
 impl Common {
@@ -223,6 +226,16 @@ impl Common {
             Device::Cuda(ordinal) => {
                 gpu(ordinal, threads, level).map(|backend| self.limited(backend))
             }
+        }
+    }
+
+    /// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
+    fn starting_quickly(&self, backend: Backend) -> Backend {
+        match (backend, &self.program) {
+            (Backend::Cuda(device, threads), Some(program)) => {
+                Backend::Cuda(device.with_quick_start(program.clone()), threads)
+            }
+            (backend, _) => backend,
         }
     }
 
@@ -250,7 +263,7 @@ impl Common {
     /// As [`Common::backend`].
     pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
         if self.device != Device::Auto {
-            return self.backend().map(starting_quickly);
+            return self.backend().map(|backend| self.starting_quickly(backend));
         }
         let threads = match self.threads()? {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -273,7 +286,7 @@ impl Common {
         }
         match gpu_for_all(self.threads()?, self.level()?) {
             Ok(backend) => {
-                let backend = starting_quickly(self.limited(backend));
+                let backend = self.starting_quickly(self.limited(backend));
                 if !self.quiet {
                     let size = work.bytes.map_or_else(
                         || "data of unknown length".to_owned(),
@@ -410,17 +423,6 @@ fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     let device = cuda::Device::open(ordinal)?.with_host_level(level);
     cuda::kernels_at_hand()?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
-}
-
-/// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
-fn starting_quickly(backend: Backend) -> Backend {
-    match (backend, std::env::current_exe()) {
-        (Backend::Cuda(device, threads), Ok(path)) => {
-            let compiler = cuda::CompilerProgram { path, arguments: Vec::new() };
-            Backend::Cuda(device.with_quick_start(compiler), threads)
-        }
-        (backend, _) => backend,
-    }
 }
 
 /// Opens the GPU with the most free memory, if every kernel can be compiled for it.

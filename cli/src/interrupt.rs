@@ -8,7 +8,6 @@
 use std::fs::{remove_dir_all, remove_file};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -215,12 +214,6 @@ impl Exit {
             Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
             _ => Self::Failed,
         }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
     }
 }
 

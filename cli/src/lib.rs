@@ -1,0 +1,252 @@
+//! The `sidereal` command as a function: one file per verb.
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod alerts;
+mod approximant;
+mod band;
+mod behind;
+mod bench;
+mod channelize;
+mod common;
+mod convert;
+mod correlate;
+mod dedisperse;
+mod demo;
+mod devices;
+mod dm_arguments;
+mod errors;
+mod flags;
+mod gaps;
+mod geometry;
+mod info;
+mod interrupt;
+mod json;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live;
+mod numbers;
+mod output;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+mod page;
+mod plan;
+mod plots;
+mod progress;
+mod provenance;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod receiver;
+mod replot;
+mod report;
+mod rerun;
+mod resume;
+mod rfi;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod ring;
+mod say;
+mod schema;
+mod search;
+mod selection;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod send;
+mod simulate;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod site;
+mod sky;
+mod space;
+mod spiir;
+mod streams;
+mod trace;
+mod tune;
+mod voltage_arguments;
+mod watch;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use common::{CommandLine, Common};
+use interrupt::Exit;
+use sidereal::Result;
+use sidereal::backend::cuda::{CompileRequest, CompilerProgram, Extent};
+use sidereal::io::printable;
+use tracing::Level;
+
+/// Signal processing for radio astronomy and gravitational waves.
+///
+/// Channelizes and correlates voltages, finds short radio bursts in voltages and filterbanks, finds compact binaries
+/// in strain, and simulates recordings for tests.
+#[derive(Parser, Debug)]
+#[command(
+    name = "sidereal",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = AFTER_HELP
+)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+Begin with `sidereal demo`, which makes an observation and finds the bursts in it,
+or with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb.
+
+Exit codes:
+    0  done; also of an input that is cut short, with a warning
+    1  any other failure
+    2  wrong use
+    3  damaged input
+    4  full disk, quota or largest file size
+    5  a GPU that failed or was lost
+  130  interrupted (SIGINT, SIGTERM, SIGHUP), also when what was found was kept";
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    Demo(demo::Arguments),
+    Search(search::Arguments),
+    Replot(replot::Arguments),
+    Report(report::Arguments),
+    Info(info::Arguments),
+    Dedisperse(dedisperse::Arguments),
+    Channelize(channelize::Arguments),
+    Correlate(Box<correlate::Arguments>),
+    Plan(plan::Arguments),
+    Convert(convert::Arguments),
+    Simulate(simulate::Arguments),
+    Spiir(spiir::Arguments),
+    Rerun(rerun::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Live(live::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Ring(ring::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Send(Box<send::Arguments>),
+    Schema(schema::Arguments),
+    Bench(bench::Arguments),
+    Devices(devices::Arguments),
+    Tune(tune::Arguments),
+}
+
+impl Verb {
+    /// Returns the verb's name if it has no GPU kernels.
+    fn cpu_only_name(&self) -> Option<&'static str> {
+        match self {
+            Self::Info(_) => Some("info"),
+            Self::Schema(_) => Some("schema"),
+            Self::Plan(_) => Some("plan"),
+            Self::Convert(_) => Some("convert"),
+            Self::Report(_) => Some("report"),
+            Self::Simulate(_) => Some("simulate"),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Ring(_) => Some("ring"),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Send(_) => Some("send"),
+            Self::Spiir(arguments) => arguments.cpu_only_name(),
+            Self::Bench(arguments) => arguments.cpu_only_name(),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Live(_) => None,
+            Self::Demo(_)
+            | Self::Rerun(_)
+            | Self::Search(_)
+            | Self::Replot(_)
+            | Self::Dedisperse(_)
+            | Self::Channelize(_)
+            | Self::Correlate(_)
+            | Self::Devices(_) => None,
+            Self::Tune(_) => None,
+        }
+    }
+}
+
+/// Runs a command line and returns its exit code.
+///
+/// `words` are the program's name and its arguments. `program` calls this function, too: kernels are compiled in
+/// processes of it; without one, this process compiles them. SIGINT, SIGTERM and SIGHUP stop the run, in whatever way
+/// the process handled them before.
+pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
+    if let Some(request) = CompileRequest::from_environment() {
+        let kernels = sidereal::dedisperse::kernels(Extent::All);
+        let compiled = request.compile(kernels.into_iter().map(|variant| variant.source));
+        return if compiled.is_ok() { 0 } else { Exit::Failed as u8 };
+    }
+    let mut command = numbers::bounded(Arguments::command());
+    let parsed = command.try_get_matches_from_mut(&words).and_then(|matches| {
+        let arguments = Arguments::from_arg_matches(&matches)?;
+        Ok((matches, arguments))
+    });
+    let (matches, mut arguments) = match parsed {
+        Ok(parsed) => parsed,
+        // 0 after help, 2 after wrong use.
+        Err(error) => {
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
+    errors::soften_panics();
+    interrupt::install();
+    if let Some(log) = &arguments.common.log_file
+        && let Err(error) = say::log_to(log)
+    {
+        return errors::report(&error) as u8;
+    }
+    if arguments.common.trace.is_some() {
+        sidereal::trace::begin();
+    }
+    if arguments.common.threads > 0 {
+        sidereal::io::limit_threads(arguments.common.threads);
+    }
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
+    arguments.common.program = program;
+    let version = env!("CARGO_PKG_VERSION");
+    say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
+    interrupt::ready();
+    let exit = match catch_unwind(AssertUnwindSafe(|| run_verb(&arguments))) {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(error)) => errors::report(&error),
+        Err(_) => errors::after_panic(),
+    };
+    interrupt::stopping();
+    let exit = match arguments.common.trace.as_deref().map(trace::write) {
+        Some(Err(error)) if exit == Exit::Success => errors::report(&error),
+        _ => exit,
+    };
+    interrupt::log_end(exit);
+    exit as u8
+}
+
+fn run_verb(arguments: &Arguments) -> Result<Exit> {
+    let common = &arguments.common;
+    if let Some(verb) = arguments.verb.cpu_only_name() {
+        common.on_host_only(verb)?;
+    }
+    match &arguments.verb {
+        Verb::Demo(arguments) => demo::run(arguments, common).map(Exit::from),
+        Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
+        Verb::Search(arguments) => search::run(arguments, common),
+        Verb::Replot(arguments) => replot::run(arguments, common).map(Exit::from),
+        Verb::Report(arguments) => report::run(arguments, common).map(Exit::from),
+        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
+        Verb::Channelize(arguments) => channelize::run(arguments, common),
+        Verb::Correlate(arguments) => correlate::run(arguments, common),
+        Verb::Devices(arguments) => devices::run(arguments, common).map(Exit::from),
+        Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
+        Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
+        Verb::Spiir(arguments) => spiir::run(arguments, common),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Live(arguments) => match arguments.site() {
+            Some(file) => run_verb(&site::command_line(file, common)?),
+            None => live::run(arguments, common),
+        },
+        Verb::Rerun(arguments) => run_verb(&rerun::command_line(arguments, common)?),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Send(arguments) => send::run(arguments, common),
+        Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
+        Verb::Convert(arguments) => convert::run(arguments, common).map(Exit::from),
+        Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),
+        Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
+    }
+}
