@@ -1,0 +1,148 @@
+"""List of the candidates that a search has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import astropy.table
+    import matplotlib.axes
+    import numpy.typing as npt
+    import pandas
+
+    from ._sidereal import Candidate
+
+#: Columns of tables: the attributes of a candidate, and their units as astropy names them.
+_COLUMNS = {
+    "snr": None,
+    "time": "s",
+    "dm": "pc / cm3",
+    "width": "s",
+    "members": None,
+    "dm_trial": None,
+    "dm_min": "pc / cm3",
+    "dm_max": "pc / cm3",
+    "begin": "s",
+    "end": "s",
+    "band_fraction": None,
+}
+
+
+class Candidates(Sequence["Candidate"]):
+    """Candidates of a search, by descending signal-to-noise ratio.
+
+    Attributes
+    ----------
+    dms : array
+        Trial dispersion measures that were searched, pc cm^-3.
+    skipped_dms : int
+        Trials left out because their delay is longer than the data.
+    masked_channels : list of int
+        Channels left out, in recorded order.
+    left_out : int
+        Candidates dropped because of `max_per_minute`.
+    duration : float
+        Length of the data searched, s.
+    incomplete : str or None
+        Reason for which the search or the recording ended early.
+    tstart_mjd : float or None
+        Start of the first sample, MJD (UTC).
+    """
+
+    def __init__(
+        self,
+        found: list[Candidate],
+        *,
+        dms: npt.NDArray[np.float64],
+        skipped_dms: int = 0,
+        masked_channels: list[int] | None = None,
+        left_out: int = 0,
+        duration: float = 0.0,
+        incomplete: str | None = None,
+        tstart_mjd: float | None = None,
+    ) -> None:
+        self._found = found
+        self.dms = dms
+        self.skipped_dms = skipped_dms
+        self.masked_channels = masked_channels or []
+        self.left_out = left_out
+        self.duration = duration
+        self.incomplete = incomplete
+        self.tstart_mjd = tstart_mjd
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, index: slice) -> Candidates: ...
+    def __getitem__(self, index: int | slice) -> Candidate | Candidates:
+        if not isinstance(index, slice):
+            return self._found[index]
+        about = {name: value for name, value in vars(self).items() if name != "_found"}
+        return Candidates(self._found[index], **about)
+
+    def __repr__(self) -> str:
+        best = f", best {self._found[0]!r}" if self._found else ""
+        return f"<Candidates: {len(self)} in {self.duration:.6g} s{best}>"
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one attribute of all candidates as an array."""
+        kind = np.int64 if name in ("members", "dm_trial") else np.float64
+        return np.array([getattr(candidate, name) for candidate in self], dtype=kind)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas DataFrame: a row per candidate, times and widths in s, DM in pc cm^-3."""
+        import pandas
+
+        return pandas.DataFrame({name: self.column(name) for name in _COLUMNS})
+
+    def to_table(self) -> astropy.table.QTable:
+        """Return an astropy QTable: a row per candidate, with units.
+
+        With the start of the recording known, `mjd` is the time of each candidate at the highest frequency as an
+        astropy Time (UTC).
+        """
+        from astropy import units
+        from astropy.table import QTable
+        from astropy.time import Time, TimeDelta
+
+        table = QTable()
+        for name, unit in _COLUMNS.items():
+            column = self.column(name)
+            table[name] = column if unit is None else units.Quantity(column, unit)
+        if self.tstart_mjd is not None:
+            start = Time(self.tstart_mjd, format="mjd", scale="utc")
+            table["mjd"] = start + TimeDelta(self.column("time"), format="sec")
+        return table
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw dispersion measure against time, the area of each circle by signal-to-noise ratio.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw into; by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.figure().add_subplot()
+        ax.scatter(
+            self.column("time"),
+            self.column("dm"),
+            s=4.0 * self.column("snr"),
+            facecolors="none",
+            edgecolors="C0",
+        )
+        ax.set_xlabel("time (s)")
+        ax.set_ylabel("dispersion measure (pc cm$^{-3}$)")
+        return ax

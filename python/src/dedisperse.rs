@@ -1,0 +1,582 @@
+//! Trial dispersion measures, dedispersion and single-pulse search of NumPy arrays.
+
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{Element, IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use sidereal::dedisperse::dm_plan::{self, ToleranceOptions};
+use sidereal::dedisperse::{Dedisperser as Engine, Options, Output, Plan};
+use sidereal::sample::{Encoding, Samples};
+use sidereal::single_pulse::{self, Detector, Event};
+use sidereal::units::DM_CONSTANT;
+use sidereal::view::{Plane, PlaneMut, Progress};
+
+use crate::arguments::{Unit, Width, backend, band, count};
+use crate::arrays::{Readable, output};
+use crate::errors::{detached, raised, refused};
+
+/// Bytes of rows between two checks for signals.
+const PIECE: usize = 1 << 24;
+
+/// Default limits of trials, pc cm^-3.
+const DM_MIN: f64 = 0.0;
+const DM_MAX: f64 = 2000.0;
+
+/// Range of trial dispersion measures of constant step and time binning.
+#[pyclass(frozen, get_all, module = "sidereal_dsp")]
+#[derive(Clone, Debug)]
+pub(crate) struct DmRange {
+    /// First trial, pc cm^-3.
+    dm_min: f64,
+    /// End of the range, not itself a trial unless it is `dm_min`.
+    dm_max: f64,
+    /// Distance between trials.
+    dm_step: f64,
+    /// Samples summed into one before dedispersion.
+    downsample: usize,
+    /// Number of trials.
+    trials: usize,
+}
+
+#[pymethods]
+impl DmRange {
+    fn __repr__(&self) -> String {
+        format!(
+            "<DmRange {} to {} by {}, {} samples summed>",
+            self.dm_min, self.dm_max, self.dm_step, self.downsample
+        )
+    }
+}
+
+/// Plan of trial dispersion measures, made by `dm_plan`.
+#[pyclass(frozen, module = "sidereal_dsp")]
+#[derive(Clone, Debug)]
+pub(crate) struct DmPlan {
+    pub(crate) plan: dm_plan::DmPlan,
+}
+
+#[pymethods]
+impl DmPlan {
+    /// Trial dispersion measures, pc cm^-3, ascending; a float64 array.
+    #[getter]
+    fn dms<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.plan.dms().into_pyarray(py)
+    }
+
+    /// Ranges of constant step, ascending.
+    #[getter]
+    fn ranges(&self) -> Vec<DmRange> {
+        let range = |range: &dm_plan::DmRange| DmRange {
+            dm_min: range.dm_min,
+            dm_max: range.dm_max,
+            dm_step: range.dm_step,
+            downsample: range.downsample,
+            trials: range.trials(),
+        };
+        self.plan.ranges.iter().map(range).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.plan.trials()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<DmPlan: {} trials in {} ranges>", self.plan.trials(), self.plan.ranges.len())
+    }
+}
+
+/// Options of a plan from Python's arguments.
+pub(crate) struct PlanArguments<'a, 'py> {
+    pub(crate) dm_min: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) dm_max: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) dm_step: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) tolerance: Option<f64>,
+}
+
+impl PlanArguments<'_, '_> {
+    /// Makes the plan for a band: equal steps, or steps by tolerance.
+    ///
+    /// # Errors
+    /// `ParameterError` naming the argument.
+    pub(crate) fn plan(
+        &self,
+        band: &sidereal::units::Band,
+        tsamp_s: f64,
+    ) -> PyResult<dm_plan::DmPlan> {
+        let limit = |name, value: Option<&Bound<'_, PyAny>>, default| {
+            value.map_or(Ok(default), |value| Unit::Dispersion.number(name, value))
+        };
+        let low = limit("dm_min", self.dm_min, DM_MIN)?;
+        let high = limit("dm_max", self.dm_max, DM_MAX)?;
+        if let Some(step) = self.dm_step {
+            if self.tolerance.is_some() {
+                return Err(refused("tolerance", "given", "`dm_step` excludes it"));
+            }
+            let step = Unit::Dispersion.number("dm_step", step)?;
+            return dm_plan::DmPlan::steps(low, high, step).map_err(raised);
+        }
+        let mut options = ToleranceOptions::default();
+        options.tolerance = self.tolerance.unwrap_or(options.tolerance);
+        dm_plan::DmPlan::tolerance(band, tsamp_s, low, high, &options).map_err(raised)
+    }
+}
+
+/// Plans trial dispersion measures.
+///
+/// Parameters
+/// ----------
+/// freqs : array of float or Quantity
+///     Centre of each channel, MHz.
+/// tsamp : float or Quantity
+///     Sampling time, s.
+/// dm_max : float or Quantity
+///     Highest dispersion measure, itself a trial, pc cm^-3.
+/// dm_min : float or Quantity, default 0
+///     Lowest dispersion measure.
+/// dm_step : float or Quantity, optional
+///     Constant step; by default steps grow with the dispersion measure.
+/// tolerance : float, optional
+///     Factor by which a step may broaden a pulse, by default 1.25.
+/// channel_width : float or Quantity, optional
+///     Width of a channel, MHz; by default the mean distance of the channels.
+///
+/// Returns
+/// -------
+/// DmPlan
+#[pyfunction]
+#[pyo3(name = "dm_plan", signature = (freqs, tsamp, dm_max, *, dm_min=None, dm_step=None, tolerance=None,
+                                      channel_width=None))]
+pub(crate) fn plan_dms(
+    freqs: &Bound<'_, PyAny>,
+    tsamp: &Bound<'_, PyAny>,
+    dm_max: &Bound<'_, PyAny>,
+    dm_min: Option<&Bound<'_, PyAny>>,
+    dm_step: Option<&Bound<'_, PyAny>>,
+    tolerance: Option<f64>,
+    channel_width: Option<&Bound<'_, PyAny>>,
+) -> PyResult<DmPlan> {
+    let arguments = PlanArguments { dm_min, dm_max: Some(dm_max), dm_step, tolerance };
+    let band = band(freqs, channel_width.map_or(Width::Mean, Width::Given))?;
+    Ok(DmPlan { plan: arguments.plan(&band, Unit::Second.number("tsamp", tsamp)?)? })
+}
+
+/// Sums of a dedispersed series.
+trait Sum: Element + Copy + Default {
+    fn output(plane: PlaneMut<'_, Self>) -> Output<'_>;
+}
+
+impl Sum for i32 {
+    fn output(plane: PlaneMut<'_, Self>) -> Output<'_> {
+        Output::I32(plane)
+    }
+}
+
+impl Sum for f32 {
+    fn output(plane: PlaneMut<'_, Self>) -> Output<'_> {
+        Output::F32(plane)
+    }
+}
+
+/// Dedispersion of a stream, which arrives in blocks of any length.
+///
+/// Parameters
+/// ----------
+/// freqs : array of float or Quantity
+///     Centre of each channel, MHz.
+/// tsamp : float or Quantity
+///     Sampling time, s.
+/// dms : array of float or Quantity
+///     Trial dispersion measures, pc cm^-3.
+/// dtype : dtype
+///     Type of the samples: uint8, int8, uint16, int16 or float32.
+/// downsample : int, default 1
+///     Samples summed into one before dedispersion.
+/// mask : sequence of int, optional
+///     Channels to leave out.
+/// device : str, default "cpu"
+///     Name of one of `devices`.
+/// threads : int, default 0
+///     Threads of the processor; 0 is one per core.
+///
+/// Notes
+/// -----
+/// A sample of a series is the sum of all channels, each later by its delay relative to the highest frequency, in
+/// whole samples. Sums of integers are exact. Any split of a stream into blocks gives the same bits.
+#[pyclass(module = "sidereal_dsp")]
+pub(crate) struct Dedisperser {
+    engine: Mutex<Engine>,
+    plan: Plan,
+    rows: u64,
+    emitted: u64,
+}
+
+/// Options of a dedispersion from Python's arguments.
+struct Arguments<'a, 'py> {
+    freqs: &'a Bound<'py, PyAny>,
+    tsamp: &'a Bound<'py, PyAny>,
+    dms: &'a Bound<'py, PyAny>,
+    encoding: Encoding,
+    downsample: i64,
+    mask: Option<Vec<i64>>,
+    device: &'a str,
+    threads: i64,
+}
+
+impl Dedisperser {
+    fn bound(py: Python<'_>, arguments: Arguments<'_, '_>) -> PyResult<Self> {
+        let band = band(arguments.freqs, Width::Any)?;
+        let mut masked = vec![false; band.channels()];
+        for channel in arguments.mask.unwrap_or_default() {
+            let known = usize::try_from(channel).ok().and_then(|at| masked.get_mut(at));
+            let rule = "it must be a list of channels, counted from 0";
+            *known.ok_or_else(|| refused("mask", channel, rule))? = true;
+        }
+        let plan = Plan::new(Options {
+            band,
+            tsamp_s: Unit::Second.number("tsamp", arguments.tsamp)?,
+            dms: Unit::Dispersion.numbers("dms", arguments.dms)?,
+            downsample: count("downsample", arguments.downsample)?,
+            encoding: arguments.encoding,
+            range: None,
+            masked,
+            dm_constant: DM_CONSTANT,
+        })
+        .map_err(raised)?;
+        let backend = backend(py, arguments.device, arguments.threads)?;
+        let engine = detached(py, || Engine::new(plan.clone(), &backend))?;
+        Ok(Self { engine: Mutex::new(engine), plan, rows: 0, emitted: 0 })
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        self.engine.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the rows of a block after a check of its type and shape.
+    fn samples<'a>(&self, x: &'a Readable<'_>) -> PyResult<Samples<'a>> {
+        let encoding = x.encoding("x")?;
+        if encoding != self.plan.encoding() {
+            let rule = format!("the stream has {:?} samples", self.plan.encoding());
+            return Err(refused("x", format!("an array of {}", x.kind()), rule));
+        }
+        let [times, channels] = x.plane("x", "time and channel")?;
+        if channels != self.plan.channels() {
+            let rule = format!("there are {} frequencies", self.plan.channels());
+            return Err(refused("channels of x", channels, rule));
+        }
+        Samples::new(x.bytes()?, encoding, times, channels).map_err(raised)
+    }
+
+    /// Dedisperses a block and, on request, the rest of the stream into one array.
+    fn run<'py, T: Sum + Send>(
+        &mut self,
+        py: Python<'py>,
+        samples: Option<Samples<'_>>,
+        ends: bool,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rows = samples.map_or(0, |samples| samples.times());
+        let bins = (self.rows + rows as u64) / self.plan.downsample() as u64;
+        let longest = if ends { self.plan.min_trial_shift() } else { self.plan.max_shift() };
+        let end = bins.saturating_sub(longest as u64).max(self.emitted);
+        let (trials, times) = (self.plan.dms().len(), (end - self.emitted) as usize);
+        let mut series = output::<T>(py, out, &[trials, times])?;
+        let plane = series.as_slice_mut()?;
+        let mut done = 0;
+        if let Some(samples) = samples {
+            let step = (PIECE / samples.row_bytes()).max(1);
+            // Output of a piece: the library writes it from the start of each row of a plane.
+            let mut part: Vec<T> = Vec::new();
+            let mut start = 0;
+            while start < rows {
+                let piece = samples.slice(start, step.min(rows - start));
+                let whole = piece.times() == rows && !ends;
+                let stride = if whole { times } else { self.plan.max_output(piece.times()) };
+                part.resize(if whole { 0 } else { trials * stride }, T::default());
+                let target = if whole { &mut *plane } else { &mut part[..] };
+                let engine = self.engine();
+                let Progress { produced, .. } = detached(py, || {
+                    engine.run(piece, T::output(PlaneMut::new(target, trials, stride)?))
+                })?;
+                if !whole {
+                    place(&part, stride, produced, plane, times, done);
+                }
+                done += produced;
+                start += piece.times();
+                self.rows += piece.times() as u64;
+                self.emitted += produced as u64;
+                py.check_signals()?;
+            }
+        }
+        if ends && done < times {
+            let stride = times - done;
+            let mut part = vec![T::default(); trials * stride];
+            let engine = self.engine();
+            detached(py, || engine.flush(T::output(PlaneMut::new(&mut part, trials, stride)?)))?;
+            place(&part, stride, stride, plane, times, done);
+        }
+        Ok(series.as_any().clone())
+    }
+
+    fn of_kind<'py>(
+        &mut self,
+        py: Python<'py>,
+        samples: Option<Samples<'_>>,
+        ends: bool,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self.plan.output_is_integer() {
+            true => self.run::<i32>(py, samples, ends, out),
+            false => self.run::<f32>(py, samples, ends, out),
+        }
+    }
+}
+
+/// Copies the first `times` elements of each row to column `first` of rows of `width` elements.
+fn place<T: Copy>(
+    from: &[T],
+    stride: usize,
+    times: usize,
+    to: &mut [T],
+    width: usize,
+    first: usize,
+) {
+    if times == 0 {
+        return;
+    }
+    for (from, to) in from.chunks_exact(stride).zip(to.chunks_exact_mut(width)) {
+        to[first..first + times].copy_from_slice(&from[..times]);
+    }
+}
+
+#[pymethods]
+impl Dedisperser {
+    #[new]
+    #[pyo3(signature = (freqs, tsamp, dms, dtype, *, downsample=1, mask=None, device="cpu", threads=0))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+    fn new(
+        py: Python<'_>,
+        freqs: &Bound<'_, PyAny>,
+        tsamp: &Bound<'_, PyAny>,
+        dms: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        downsample: i64,
+        mask: Option<Vec<i64>>,
+        device: &str,
+        threads: i64,
+    ) -> PyResult<Self> {
+        // An array of this type, because arrays are what has an encoding.
+        let array = py.import("numpy")?.call_method1("empty", (0, dtype))?;
+        let encoding = Readable::new("dtype", &array)?.encoding("dtype")?;
+        let arguments =
+            Arguments { freqs, tsamp, dms, encoding, downsample, mask, device, threads };
+        Self::bound(py, arguments)
+    }
+
+    /// Dedisperses the next rows.
+    ///
+    /// Parameters
+    /// ----------
+    /// x : array
+    ///     Axes: time and channel; contiguous.
+    /// out : array, optional
+    ///     Array of the result's shape and type, to be overwritten.
+    ///
+    /// Returns
+    /// -------
+    /// array
+    ///     Axes: trial and time. int32 sums of integers, float32 sums of floats. As many times as all trials have the
+    ///     rows for, possibly none. After an exception that is not about the arguments, `reset` begins a new stream.
+    #[pyo3(signature = (x, *, out=None))]
+    fn push<'py>(
+        &mut self,
+        x: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = Readable::new("x", x)?;
+        let samples = self.samples(&array)?;
+        self.of_kind(x.py(), Some(samples), false, out)
+    }
+
+    /// Ends the stream and begins another one.
+    ///
+    /// Returns
+    /// -------
+    /// array
+    ///     Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows.
+    fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rest = self.of_kind(py, None, true, None)?;
+        self.reset();
+        Ok(rest)
+    }
+
+    /// Begins a new stream.
+    fn reset(&mut self) {
+        (self.rows, self.emitted) = (0, 0);
+        self.engine().reset();
+    }
+
+    /// Returns the delay of each channel at a trial, in samples after `downsample`.
+    fn shifts(&self, trial: i64) -> PyResult<Vec<usize>> {
+        let trial = count("trial", trial)?;
+        if trial >= self.plan.dms().len() {
+            return Err(refused("trial", trial, format!("there are {}", self.plan.dms().len())));
+        }
+        Ok((0..self.plan.channels()).map(|channel| self.plan.shift(trial, channel)).collect())
+    }
+}
+
+/// Sums the channels of a filterbank along trial dispersion measures.
+///
+/// Parameters
+/// ----------
+/// x : array
+///     Samples of uint8, int8, uint16, int16 or float32; axes: time and channel; contiguous.
+/// freqs : array of float or Quantity
+///     Centre of each channel, MHz.
+/// tsamp : float or Quantity
+///     Sampling time, s.
+/// dms : array of float or Quantity
+///     Trial dispersion measures, pc cm^-3.
+/// downsample : int, default 1
+///     Samples summed into one before dedispersion.
+/// mask : sequence of int, optional
+///     Channels to leave out.
+/// out : array, optional
+///     Array of the result's shape and type, to be overwritten.
+/// device : str, default "cpu"
+///     Name of one of `devices`.
+/// threads : int, default 0
+///     Threads of the processor; 0 is one per core.
+///
+/// Returns
+/// -------
+/// array
+///     Axes: trial and time. int32 sums of integers, float32 sums of floats, at the time of the highest frequency. The
+///     length is that of the trial of the shortest delay; sums are 0 where a trial lacks rows.
+#[pyfunction]
+#[pyo3(signature = (x, freqs, tsamp, dms, *, downsample=1, mask=None, out=None, device="cpu", threads=0))]
+#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+pub(crate) fn dedisperse<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    freqs: &Bound<'py, PyAny>,
+    tsamp: &Bound<'py, PyAny>,
+    dms: &Bound<'py, PyAny>,
+    downsample: i64,
+    mask: Option<Vec<i64>>,
+    out: Option<&Bound<'py, PyAny>>,
+    device: &str,
+    threads: i64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = Readable::new("x", x)?;
+    let encoding = array.encoding("x")?;
+    let arguments = Arguments { freqs, tsamp, dms, encoding, downsample, mask, device, threads };
+    let mut dedisperser = Dedisperser::bound(py, arguments)?;
+    let samples = dedisperser.samples(&array)?;
+    dedisperser.of_kind(py, Some(samples), true, out)
+}
+
+/// Finds pulses in time series with boxcars of many widths.
+///
+/// Parameters
+/// ----------
+/// series : array of int32 or float32
+///     Axes: time, or trial and time; contiguous.
+/// tsamp : float or Quantity
+///     Sampling time, s.
+/// snr : float, default 6
+///     Least signal-to-noise ratio.
+/// max_width : float or Quantity, default 0.1
+///     Widest boxcar, s.
+/// baseline : float or Quantity, default 2
+///     Length over which mean and noise are estimated, s.
+/// device : str, default "cpu"
+///     Name of one of `devices`.
+/// threads : int, default 0
+///     Threads of the processor; 0 is one per core.
+///
+/// Returns
+/// -------
+/// recarray
+///     One element per pulse and trial, with the fields ``trial`` (index of the series), ``sample`` (first of the
+///     boxcar), ``width`` (samples) and ``snr``.
+#[pyfunction]
+#[pyo3(signature = (series, tsamp, *, snr=6.0, max_width=None, baseline=None, device="cpu", threads=0))]
+#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+pub(crate) fn find_pulses<'py>(
+    py: Python<'py>,
+    series: &Bound<'py, PyAny>,
+    tsamp: &Bound<'py, PyAny>,
+    snr: f64,
+    max_width: Option<&Bound<'py, PyAny>>,
+    baseline: Option<&Bound<'py, PyAny>>,
+    device: &str,
+    threads: i64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = Readable::new("series", series)?;
+    let [trials, times] = match *array.shape() {
+        [times] => [1, times],
+        _ => array.plane("series", "time, or trial and time")?,
+    };
+    let seconds = |name, value: Option<&Bound<'_, PyAny>>, default: f64| {
+        value.map_or(Ok(default), |value| Unit::Second.number(name, value))
+    };
+    let bound = match &array {
+        Readable::I32(sums) => {
+            let sums = sums.as_slice()?;
+            let ends = sums.iter().min().zip(sums.iter().max());
+            Some(ends.map_or((0, 0), |(least, most)| (i64::from(*least), i64::from(*most))))
+        }
+        Readable::F32(_) => None,
+        _ => {
+            let rule = "series are int32 or float32";
+            return Err(refused("series", format!("an array of {}", array.kind()), rule));
+        }
+    };
+    let options = single_pulse::Options {
+        // The search of one trial does not depend on the others' dispersion measures.
+        dms: (0..trials).map(|trial| trial as f64).collect(),
+        tsamp_s: Unit::Second.number("tsamp", tsamp)?,
+        max_width_s: seconds("max_width", max_width, 0.1)?,
+        baseline_s: seconds("baseline", baseline, 2.0)?,
+        snr,
+        bound,
+    };
+    let plan = single_pulse::Plan::new(options).map_err(raised)?;
+    let backend = backend(py, device, threads)?;
+    let input = match &array {
+        Readable::I32(sums) => {
+            let plane = Plane::new(sums.as_slice()?, trials, times, times).map_err(raised)?;
+            single_pulse::Input::I32(plane)
+        }
+        Readable::F32(sums) => {
+            let plane = Plane::new(sums.as_slice()?, trials, times, times).map_err(raised)?;
+            single_pulse::Input::F32(plane)
+        }
+        _ => return Err(refused("series", array.kind(), "series are int32 or float32")),
+    };
+    let mut events: Vec<Event> = Vec::new();
+    detached(py, || {
+        let mut detector = Detector::new(plan, &backend)?;
+        detector.run(input, &mut events)?;
+        detector.flush(&|_| times as u64, &mut events)
+    })?;
+    py.check_signals()?;
+    let column = |event: &Event| (event.dm, event.time, event.width, event.snr);
+    let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (trial, sample, width, snr) in events.iter().map(column) {
+        columns.0.push(trial);
+        columns.1.push(sample);
+        columns.2.push(width);
+        columns.3.push(snr);
+    }
+    let arrays = (
+        columns.0.into_pyarray(py),
+        columns.1.into_pyarray(py),
+        columns.2.into_pyarray(py),
+        columns.3.into_pyarray(py),
+    );
+    let names = pyo3::types::PyDict::new(py);
+    names.set_item("names", "trial,sample,width,snr")?;
+    py.import("numpy")?.getattr("rec")?.call_method("fromarrays", (arrays,), Some(&names))
+}

@@ -1,0 +1,59 @@
+//! Extension module of the Python package: functions and classes over the library, and its command line.
+
+mod arguments;
+mod arrays;
+mod channelize;
+mod dedisperse;
+mod errors;
+mod recording;
+mod search;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use pyo3::prelude::*;
+
+/// Runs the command line and returns its exit code.
+///
+/// Parameters
+/// ----------
+/// words : list of str
+///     The program's name and its arguments.
+///
+/// Returns
+/// -------
+/// int
+///     0 after success; ``sidereal --help`` lists the others.
+#[pyfunction]
+fn run_command(py: Python<'_>, words: Vec<OsString>) -> PyResult<u8> {
+    let program = arguments::program(py)?;
+    Ok(py.detach(|| {
+        let code = sidereal_cli::run(words, program);
+        // Python ends the process without Rust's flush.
+        let _ = std::io::stdout().flush();
+        code
+    }))
+}
+
+/// Functions and classes of `sidereal_dsp`.
+#[pymodule]
+fn _sidereal(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<arguments::Device>()?;
+    module.add_function(wrap_pyfunction!(arguments::devices, module)?)?;
+    module.add_class::<channelize::Channelizer>()?;
+    module.add_function(wrap_pyfunction!(channelize::channelize, module)?)?;
+    module.add_class::<dedisperse::DmRange>()?;
+    module.add_class::<dedisperse::DmPlan>()?;
+    module.add_class::<dedisperse::Dedisperser>()?;
+    module.add_function(wrap_pyfunction!(dedisperse::plan_dms, module)?)?;
+    module.add_function(wrap_pyfunction!(dedisperse::dedisperse, module)?)?;
+    module.add_function(wrap_pyfunction!(dedisperse::find_pulses, module)?)?;
+    module.add_class::<recording::Header>()?;
+    module.add_class::<recording::Recording>()?;
+    module.add_class::<recording::Gulps>()?;
+    module.add_function(wrap_pyfunction!(recording::open, module)?)?;
+    module.add_class::<search::Candidate>()?;
+    module.add_function(wrap_pyfunction!(search::search, module)?)?;
+    module.add_function(wrap_pyfunction!(run_command, module)?)
+}

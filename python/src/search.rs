@@ -1,0 +1,316 @@
+//! Search for bursts in files and arrays.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use sidereal::Error;
+use sidereal::clean::Rfi;
+use sidereal::io::{self, FilterbankSource, OpenOptions};
+use sidereal::pipeline::burst::{self, Checkpoint, Observer, SearchOptions, Source, Status};
+use sidereal::single_pulse;
+
+use crate::arguments::{Unit, Width, backend, band, count};
+use crate::arrays::Readable;
+use crate::dedisperse::{DmPlan, PlanArguments};
+use crate::errors::{Interruption, raised, refused};
+use crate::recording::{ArrayRows, Recording, paths};
+
+/// Burst that a search has found.
+#[pyclass(frozen, get_all, eq, module = "sidereal_dsp")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    /// Dispersion measure, pc cm^-3.
+    dm: f64,
+    /// Centre of the boxcar at the highest frequency, s from the start of the first sample.
+    time: f64,
+    /// Signal-to-noise ratio.
+    snr: f64,
+    /// Width of the boxcar, s.
+    width: f64,
+    /// Number of detections that belong to the burst.
+    members: usize,
+    /// Index of the trial dispersion measure.
+    dm_trial: usize,
+    /// Lowest dispersion measure of a member.
+    dm_min: f64,
+    /// Highest dispersion measure of a member.
+    dm_max: f64,
+    /// Earliest start of a member, s.
+    begin: f64,
+    /// Latest end of a member, s.
+    end: f64,
+    /// Fraction of the channels that the burst has: below 1 if the start or end of the data cuts off its sweep.
+    band_fraction: f64,
+}
+
+impl From<&single_pulse::Candidate> for Candidate {
+    fn from(found: &single_pulse::Candidate) -> Self {
+        Self {
+            dm: found.dm,
+            time: found.time_s,
+            snr: found.snr,
+            width: found.width_s,
+            members: found.members,
+            dm_trial: found.trial,
+            dm_min: found.dm_min,
+            dm_max: found.dm_max,
+            begin: found.begin_s,
+            end: found.end_s,
+            band_fraction: found.band_fraction,
+        }
+    }
+}
+
+#[pymethods]
+impl Candidate {
+    fn __repr__(&self) -> String {
+        let Self { dm, time, snr, width, .. } = self;
+        format!("<Candidate: S/N {snr:.2} at {time:.6} s, DM {dm:.3}, width {width:.6} s>")
+    }
+}
+
+/// Observer of a search that calls Python.
+struct Listener<'a> {
+    interruption: &'a mut Interruption,
+    on_candidate: Option<&'a Py<PyAny>>,
+    found: Vec<single_pulse::Candidate>,
+}
+
+impl Observer for Listener<'_> {
+    fn observe(&mut self, _: &Status) -> bool {
+        self.interruption.no_signal()
+    }
+
+    fn found(&mut self, candidates: &[single_pulse::Candidate]) -> sidereal::Result<()> {
+        self.found.extend_from_slice(candidates);
+        let Some(call) = self.on_candidate.filter(|_| !candidates.is_empty()) else {
+            return Ok(());
+        };
+        let goes_on = self.interruption.goes_on(|py| {
+            let each = |found| call.call1(py, (Candidate::from(found),)).map(drop);
+            candidates.iter().try_for_each(each)
+        });
+        if goes_on { Ok(()) } else { Err(Error::stopped("on_candidate")) }
+    }
+
+    fn taken(&mut self) -> sidereal::Result<Vec<single_pulse::Candidate>> {
+        Ok(std::mem::take(&mut self.found))
+    }
+
+    fn wants_checkpoint(&mut self, _: bool) -> bool {
+        false
+    }
+
+    fn checkpoint(&mut self, _: &Checkpoint) -> sidereal::Result<()> {
+        Ok(())
+    }
+}
+
+/// Arguments of a search.
+struct Arguments<'a, 'py> {
+    plan: Option<&'a DmPlan>,
+    trials: PlanArguments<'a, 'py>,
+    snr: f64,
+    max_width: Option<&'a Bound<'py, PyAny>>,
+    baseline: Option<&'a Bound<'py, PyAny>>,
+    rfi: &'a str,
+    zap_channels: Option<Vec<i64>>,
+    zero_dm: bool,
+    max_per_minute: Option<i64>,
+    time_range: Option<[Bound<'py, PyAny>; 2]>,
+}
+
+impl Arguments<'_, '_> {
+    /// Makes the options for a source.
+    fn options(&self, source: &dyn FilterbankSource) -> PyResult<SearchOptions> {
+        let header = source.header();
+        let plan = match self.plan {
+            Some(plan) => plan.plan.clone(),
+            None => self.trials.plan(&header.band, header.tsamp_s)?,
+        };
+        let rfi = Rfi::parse(self.rfi).map_err(|why| refused("rfi", self.rfi, why))?;
+        let mut options = SearchOptions::new(plan);
+        options.snr = self.snr;
+        if !(0.1..=1e6).contains(&self.snr) {
+            return Err(refused("snr", self.snr, "it must be 0.1 to 1e6"));
+        }
+        if let Some(width) = self.max_width {
+            options.max_width_s = Unit::Second.number("max_width", width)?;
+        }
+        if let Some(baseline) = self.baseline {
+            options.baseline_s = Unit::Second.number("baseline", baseline)?;
+        }
+        for channel in self.zap_channels.iter().flatten() {
+            let known = usize::try_from(*channel).ok().filter(|at| *at < header.channels());
+            let rule = format!("there are channels 0 to {}", header.channels() - 1);
+            options.zapped.push(known.ok_or_else(|| refused("zap_channels", *channel, rule))?);
+        }
+        options.zapped.sort_unstable();
+        options.zapped.dedup();
+        if options.zapped.len() == header.channels() {
+            return Err(refused("zap_channels", "all channels", "one must be left"));
+        }
+        options.zero_dm = self.zero_dm;
+        options.auto_mask = rfi.has_mask();
+        options.mitigation = rfi.steps();
+        options.max_per_minute = match self.max_per_minute {
+            Some(most) => Some(count("max_per_minute", most)?).filter(|most| *most > 0),
+            None => None,
+        };
+        if let Some([from, to]) = &self.time_range {
+            let seconds = |value| Unit::Second.number("time_range", value);
+            options.time_range = Some((seconds(from)?, seconds(to)?));
+        }
+        Ok(options)
+    }
+}
+
+/// Searches a filterbank for dispersed bursts.
+///
+/// Parameters
+/// ----------
+/// source : path, list of paths, Recording or array
+///     The files of one observation, or samples of uint8, int8, uint16, int16 or float32 with the axes time and
+///     channel, contiguous.
+/// freqs : array of float or Quantity, optional
+///     Centre of each channel of an array, MHz.
+/// tsamp : float or Quantity, optional
+///     Sampling time of an array, s.
+/// dm_max : float or Quantity, default 2000
+///     Highest dispersion measure, pc cm^-3.
+/// dm_min : float or Quantity, default 0
+///     Lowest dispersion measure.
+/// dm_step : float or Quantity, optional
+///     Constant step; by default steps grow with the dispersion measure.
+/// tolerance : float, optional
+///     Factor by which a step may broaden a pulse, by default 1.25.
+/// plan : DmPlan, optional
+///     Trials, in place of the four arguments before.
+/// snr : float, default 6
+///     Least signal-to-noise ratio.
+/// max_width : float or Quantity, default 0.1
+///     Widest boxcar, s.
+/// baseline : float or Quantity, default 2
+///     Length over which mean and noise are estimated, s.
+/// rfi : str, default "auto"
+///     Treatment of interference: ``auto``, ``none`` or names of steps, as ``sidereal search --rfi`` takes them.
+/// zap_channels : sequence of int, optional
+///     Channels to leave out, in recorded order.
+/// zero_dm : bool, default False
+///     Whether to subtract the mean of each spectrum.
+/// max_per_minute : int or None, default 1000
+///     Most candidates per minute; the strongest are kept. None or 0: no limit.
+/// time_range : tuple of float or Quantity, optional
+///     Start and end of the time to search, s from the first sample.
+/// on_candidate : callable, optional
+///     Called with each Candidate when later data can no longer change it. An exception in it ends the search.
+/// device : str, default "cpu"
+///     Name of one of `devices`.
+/// threads : int, default 0
+///     Threads of the processor; 0 is one per core.
+///
+/// Returns
+/// -------
+/// Candidates
+///     By descending signal-to-noise ratio: those that ``sidereal search`` finds with the same options.
+#[pyfunction]
+#[pyo3(signature = (source, *, freqs=None, tsamp=None, dm_max=None, dm_min=None, dm_step=None, tolerance=None,
+                    plan=None, snr=6.0, max_width=None, baseline=None, rfi="auto", zap_channels=None, zero_dm=false,
+                    max_per_minute=Some(1000), time_range=None, on_candidate=None, device="cpu", threads=0))]
+#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+pub(crate) fn search<'py>(
+    py: Python<'py>,
+    source: &Bound<'py, PyAny>,
+    freqs: Option<&Bound<'py, PyAny>>,
+    tsamp: Option<&Bound<'py, PyAny>>,
+    dm_max: Option<&Bound<'py, PyAny>>,
+    dm_min: Option<&Bound<'py, PyAny>>,
+    dm_step: Option<&Bound<'py, PyAny>>,
+    tolerance: Option<f64>,
+    plan: Option<PyRef<'py, DmPlan>>,
+    snr: f64,
+    max_width: Option<&Bound<'py, PyAny>>,
+    baseline: Option<&Bound<'py, PyAny>>,
+    rfi: &str,
+    zap_channels: Option<Vec<i64>>,
+    zero_dm: bool,
+    max_per_minute: Option<i64>,
+    time_range: Option<[Bound<'py, PyAny>; 2]>,
+    on_candidate: Option<Py<PyAny>>,
+    device: &str,
+    threads: i64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let other = dm_max.or(dm_min).or(dm_step).is_some() || tolerance.is_some();
+    if plan.is_some() && other {
+        let rule = "dm_max, dm_min, dm_step and tolerance are part of it";
+        return Err(refused("plan", "given", rule));
+    }
+    let trials = PlanArguments { dm_min, dm_max, dm_step, tolerance };
+    let plan = plan.as_deref();
+    let arguments = Arguments {
+        plan,
+        trials,
+        snr,
+        max_width,
+        baseline,
+        rfi,
+        zap_channels,
+        zero_dm,
+        max_per_minute,
+        time_range,
+    };
+    let backend = backend(py, device, threads)?;
+    let run = |rows: &mut dyn FilterbankSource| {
+        let options = arguments.options(rows)?;
+        let tstart_mjd = rows.header().tstart_mjd;
+        let mut interruption = Interruption::default();
+        let on_candidate = on_candidate.as_ref();
+        let report = py.detach(|| {
+            let interruption = &mut interruption;
+            let mut listener = Listener { interruption, on_candidate, found: Vec::new() };
+            burst::search_from(Source::Rows(rows), &options, &backend, None, &mut listener)
+        });
+        candidates(py, &interruption.result(report)?, tstart_mjd)
+    };
+    if let Ok(mut recording) = source.extract::<PyRefMut<'_, Recording>>() {
+        return match freqs.or(tsamp) {
+            None => run(recording.again(py)?.as_mut()),
+            Some(_) => Err(refused("freqs or tsamp", "given", "a recording has its own")),
+        };
+    }
+    if source.hasattr("dtype")? {
+        let array = Readable::new("source", source)?;
+        let (Some(freqs), Some(tsamp)) = (freqs, tsamp) else {
+            return Err(refused("source", "an array", "it needs `freqs` and `tsamp`"));
+        };
+        let tsamp_s = Unit::Second.number("tsamp", tsamp)?;
+        return run(&mut ArrayRows::new(&array, band(freqs, Width::Mean)?, tsamp_s)?);
+    }
+    if freqs.or(tsamp).is_some() {
+        return Err(refused("freqs or tsamp", "given", "files have their own"));
+    }
+    let files = paths(source)?;
+    let mut rows = py.detach(|| io::open(&files, &OpenOptions::default())).map_err(raised)?;
+    run(rows.as_mut())
+}
+
+/// Makes Python's list of candidates from a report.
+///
+/// # Errors
+/// The exception of the error that ended the search.
+fn candidates<'py>(
+    py: Python<'py>,
+    report: &burst::Report,
+    tstart_mjd: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let found: Vec<Candidate> = report.candidates.iter().map(Candidate::from).collect();
+    let about = PyDict::new(py);
+    about.set_item("dms", numpy::PyArray1::from_slice(py, &report.dms))?;
+    about.set_item("skipped_dms", report.skipped_dms)?;
+    about.set_item("masked_channels", &report.masked_channels)?;
+    about.set_item("left_out", report.left_out)?;
+    about.set_item("duration", report.data_s)?;
+    about.set_item("incomplete", report.ending.reason())?;
+    about.set_item("tstart_mjd", (tstart_mjd > 0.0).then_some(tstart_mjd))?;
+    let class = py.import("sidereal_dsp._candidates")?.getattr("Candidates")?;
+    class.call((PyList::new(py, found)?,), Some(&about))
+}
