@@ -11,7 +11,7 @@ def main() -> None:
     # Python's own handler would raise KeyboardInterrupt after a run that has stopped by itself.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(run_command(sys.argv))
+    sys.exit(run_command(["sidereal", *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 if TYPE_CHECKING:
-    import astropy.table
-    import matplotlib.axes
     import numpy.typing as npt
-    import pandas
+    from astropy.table import QTable as _QTable
+    from matplotlib.axes import Axes as _Axes
+    from pandas import DataFrame as _DataFrame
 
     from ._sidereal import Candidate
 
@@ -95,13 +95,13 @@ class Candidates(Sequence["Candidate"]):
         kind = np.int64 if name in ("members", "dm_trial") else np.float64
         return np.array([getattr(candidate, name) for candidate in self], dtype=kind)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _DataFrame:
         """Return a pandas DataFrame: a row per candidate, times and widths in s, DM in pc cm^-3."""
         import pandas
 
         return pandas.DataFrame({name: self.column(name) for name in _COLUMNS})
 
-    def to_table(self) -> astropy.table.QTable:
+    def to_table(self) -> _QTable:
         """Return an astropy QTable: a row per candidate, with units.
 
         With the start of the recording known, `mjd` is the time of each candidate at the highest frequency as an
@@ -120,7 +120,7 @@ class Candidates(Sequence["Candidate"]):
             table["mjd"] = start + TimeDelta(self.column("time"), format="sec")
         return table
 
-    def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+    def plot(self, ax: _Axes | None = None) -> _Axes:
         """Draw dispersion measure against time, the area of each circle by signal-to-noise ratio.
 
         Parameters

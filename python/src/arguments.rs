@@ -20,6 +20,8 @@ pub(crate) enum Unit {
     Second,
     /// Megahertz.
     Megahertz,
+    /// Hertz.
+    Hertz,
     /// Dispersion measure, pc cm^-3.
     Dispersion,
     /// Number without a unit.
@@ -32,6 +34,7 @@ impl Unit {
         match self {
             Self::Second => "s",
             Self::Megahertz => "MHz",
+            Self::Hertz => "Hz",
             Self::Dispersion => "pc / cm3",
             Self::One => "",
         }

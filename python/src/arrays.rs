@@ -20,6 +20,7 @@ pub(crate) enum Readable<'py> {
     I16(PyReadonlyArrayDyn<'py, i16>),
     I32(PyReadonlyArrayDyn<'py, i32>),
     F32(PyReadonlyArrayDyn<'py, f32>),
+    F64(PyReadonlyArrayDyn<'py, f64>),
     Complex(PyReadonlyArrayDyn<'py, Complex32>),
 }
 
@@ -33,6 +34,7 @@ macro_rules! each {
             Readable::I16($array) => $value,
             Readable::I32($array) => $value,
             Readable::F32($array) => $value,
+            Readable::F64($array) => $value,
             Readable::Complex($array) => $value,
         }
     };
@@ -64,11 +66,13 @@ impl<'py> Readable<'py> {
         if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
             return Ok(Self::F32(reading(name, array)?));
         }
+        if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            return Ok(Self::F64(reading(name, array)?));
+        }
         if let Ok(array) = array.cast::<PyArrayDyn<Complex32>>() {
             return Ok(Self::Complex(reading(name, array)?));
         }
-        let rule = "uint8, int8, uint16, int16, float32 and complex64 in the machine's byte order are possible; \
-                    `astype` converts";
+        let rule = "only numbers of up to 64 bits in the machine's byte order are possible; `astype` converts";
         Err(refused(name, format!("an array of {}", array.dtype()), rule))
     }
 
@@ -101,7 +105,7 @@ impl<'py> Readable<'py> {
             Self::U16(_) => Ok(Encoding::U16),
             Self::I16(_) => Ok(Encoding::I16),
             Self::F32(_) => Ok(Encoding::F32),
-            Self::I32(_) | Self::Complex(_) => {
+            Self::I32(_) | Self::F64(_) | Self::Complex(_) => {
                 let rule = "samples of filterbanks are uint8, int8, uint16, int16 or float32";
                 Err(refused(name, format!("an array of {}", self.kind()), rule))
             }

@@ -8,69 +8,16 @@ use sidereal::channelize::{
     Channelizer as Engine, Detection, Feed, Form, Input, Options, Output, Plan, Products,
 };
 use sidereal::math::Window;
-use sidereal::voltage::{VoltageEncoding, Voltages};
+use sidereal::view::check_memory;
+use sidereal::voltage::Voltages;
 
 use crate::arguments::{Unit, backend, count, parsed};
 use crate::arrays::{Readable, output};
 use crate::errors::{detached, raised, refused};
+use crate::voltages::{Samples, split_pairs};
 
 /// Samples of all streams between two checks for signals.
 const PIECE: usize = 1 << 24;
-
-/// Encoding of an array's samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Samples {
-    encoding: VoltageEncoding,
-    /// Whether the last axis holds the real and the imaginary part.
-    is_paired: bool,
-}
-
-/// Words for encodings, and the type of their arrays.
-const ENCODINGS: [(&str, VoltageEncoding, bool, &str); 8] = [
-    ("complex64", VoltageEncoding::ComplexF32, false, "complex64"),
-    ("float32", VoltageEncoding::RealF32, false, "float32"),
-    ("int8", VoltageEncoding::Real8, false, "int8"),
-    ("int16", VoltageEncoding::Real16, false, "int16"),
-    ("int8_pair", VoltageEncoding::Complex8, true, "int8"),
-    ("int16_pair", VoltageEncoding::Complex16, true, "int16"),
-    ("complex4", VoltageEncoding::Complex4, false, "uint8"),
-    ("uint8_offset", VoltageEncoding::RealOffset8, false, "uint8"),
-];
-
-impl Samples {
-    fn named(word: &str) -> PyResult<Self> {
-        let found = ENCODINGS.iter().find(|known| known.0 == word);
-        let (_, encoding, is_paired, _) = *found.ok_or_else(|| {
-            let words = ENCODINGS.map(|known| known.0).join(", ");
-            refused("encoding", word, format!("there are {words}"))
-        })?;
-        Ok(Self { encoding, is_paired })
-    }
-
-    /// Returns the encoding of an array whose type decides it.
-    fn of(array: &Readable<'_>) -> PyResult<Self> {
-        Self::named(match array {
-            Readable::Complex(_) => "complex64",
-            Readable::F32(_) => "float32",
-            Readable::I8(_) => "int8",
-            Readable::I16(_) => "int16",
-            Readable::U8(_) | Readable::U16(_) | Readable::I32(_) => {
-                let rule = "its type does not decide the encoding of voltages; name `encoding`";
-                return Err(refused("x", format!("an array of {}", array.kind()), rule));
-            }
-        })
-    }
-
-    fn check(self, array: &Readable<'_>) -> PyResult<()> {
-        let known = ENCODINGS.iter().find(|known| known.1 == self.encoding);
-        let expected = known.map_or("", |known| known.3);
-        if array.kind() == expected {
-            return Ok(());
-        }
-        let rule = format!("the encoding needs {expected}");
-        Err(refused("x", format!("an array of {}", array.kind()), rule))
-    }
-}
 
 /// Lengths of the axes before time; axes that were not given do not exist.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,8 +121,8 @@ fn window(window: &Bound<'_, PyAny>) -> PyResult<Window> {
 ///     Lengths of the axes before time, in this order. An axis that is not given does not exist.
 /// window : str or array, default "hann"
 ///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients.
-/// oversampling : tuple of int, default (1, 1)
-///     P and Q: a spectrum every points x Q / P samples.
+/// oversampling : tuple of int, optional
+///     P and Q: a spectrum every points x Q / P samples, by default every points.
 /// detect : str, optional
 ///     ``power``, ``I``, ``IQUV`` or ``AABBCRCI``; by default the spectra are complex.
 /// feed : str, default "linear"
@@ -205,7 +152,7 @@ struct Arguments<'a, 'py> {
     channels: i64,
     taps: i64,
     window: Option<&'a Bound<'py, PyAny>>,
-    oversampling: (i64, i64),
+    oversampling: Option<(i64, i64)>,
     detect: Option<&'a str>,
     feed: &'a str,
     integrate: i64,
@@ -226,7 +173,7 @@ impl Channelizer {
             polarizations: axes.pols.unwrap_or(1),
             ..Input::one(samples.encoding)
         };
-        let (p, q) = arguments.oversampling;
+        let (p, q) = arguments.oversampling.unwrap_or((1, 1));
         let channels = count("channels", arguments.channels)?;
         let taps = count("taps", arguments.taps)?;
         let plan = Plan::new(Options {
@@ -237,6 +184,11 @@ impl Channelizer {
             ..Options::new(channels, taps, samples.encoding)
         })
         .map_err(raised)?;
+        // Samples under the window and a row, as complex numbers of single precision.
+        let elements = (plan.span() + plan.hop()).checked_mul(plan.input().streams());
+        let elements = elements.and_then(|samples| samples.checked_add(plan.row_elements()));
+        let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<Complex32>()));
+        check_memory("the filter bank", bytes).map_err(raised)?;
         let backend = backend(py, arguments.device, arguments.threads)?;
         let engine = detached(py, || Engine::new(plan.clone(), &backend))?;
         Ok(Self { engine: Mutex::new(engine), plan, samples, axes })
@@ -323,7 +275,7 @@ impl Channelizer {
 impl Channelizer {
     #[new]
     #[pyo3(signature = (channels, taps=8, *, encoding, antennas=None, coarse_channels=None, pols=None, window=None,
-                        oversampling=(1, 1), detect=None, feed="linear", integrate=1, device="cpu", threads=0))]
+                        oversampling=None, detect=None, feed="linear", integrate=1, device="cpu", threads=0))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
@@ -334,7 +286,7 @@ impl Channelizer {
         coarse_channels: Option<i64>,
         pols: Option<i64>,
         window: Option<&Bound<'_, PyAny>>,
-        oversampling: (i64, i64),
+        oversampling: Option<(i64, i64)>,
         detect: Option<&str>,
         feed: &str,
         integrate: i64,
@@ -444,31 +396,6 @@ impl Channelizer {
     }
 }
 
-/// Returns an array of a structured type of two equal integers as integers with a last axis of length 2; other
-/// objects stay as they are.
-fn split_pairs<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let Some(fields) = pair_fields(x)? else { return Ok(x.clone()) };
-    let shape: Vec<usize> = x.getattr("shape")?.extract()?;
-    let shape = pyo3::types::PyTuple::new(x.py(), [shape, vec![2]].concat())?;
-    x.call_method1("view", (fields,))?.call_method1("reshape", (shape,))
-}
-
-/// Returns the type of the two fields of a structured array, if it is one of pairs without padding.
-fn pair_fields<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Ok(dtype) = x.getattr("dtype") else { return Ok(None) };
-    let Ok(Some(names)) = dtype.getattr("names").and_then(|names| names.extract()) else {
-        return Ok(None);
-    };
-    let names: Vec<String> = names;
-    let [first, second] = names.as_slice() else { return Ok(None) };
-    let (first, second) = (dtype.get_item(first)?, dtype.get_item(second)?);
-    let size: usize = dtype.getattr("itemsize")?.extract()?;
-    let half: usize = first.getattr("itemsize")?.extract()?;
-    let is_plain = size == 2 * half && first.eq(&second)? && first.getattr("names")?.is_none();
-    let is_contiguous: bool = x.getattr("flags")?.getattr("c_contiguous")?.extract()?;
-    Ok((is_plain && is_contiguous).then_some(first))
-}
-
 /// Divides voltages into channels with a polyphase filter bank.
 ///
 /// Parameters
@@ -483,8 +410,8 @@ fn pair_fields<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>
 ///     Rows of samples under the window, 1 to 256.
 /// window : str or array, default "hann"
 ///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients.
-/// oversampling : tuple of int, default (1, 1)
-///     P and Q: a spectrum every points x Q / P samples.
+/// oversampling : tuple of int, optional
+///     P and Q: a spectrum every points x Q / P samples, by default every points.
 /// detect : str, optional
 ///     ``power``, ``I``, ``IQUV`` or ``AABBCRCI``; by default the spectra are complex.
 /// feed : str, default "linear"
@@ -507,7 +434,7 @@ fn pair_fields<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>
 ///     axis. complex64, or float32 if detected. Channels ascend in frequency, from -1/2 of the sampling rate (real
 ///     samples: from 0).
 #[pyfunction]
-#[pyo3(signature = (x, channels, *, taps=8, window=None, oversampling=(1, 1), detect=None, feed="linear", integrate=1,
+#[pyo3(signature = (x, channels, *, taps=8, window=None, oversampling=None, detect=None, feed="linear", integrate=1,
                     encoding=None, out=None, device="cpu", threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn channelize<'py>(
@@ -516,7 +443,7 @@ pub(crate) fn channelize<'py>(
     channels: i64,
     taps: i64,
     window: Option<&Bound<'py, PyAny>>,
-    oversampling: (i64, i64),
+    oversampling: Option<(i64, i64)>,
     detect: Option<&str>,
     feed: &str,
     integrate: i64,
@@ -525,14 +452,9 @@ pub(crate) fn channelize<'py>(
     device: &str,
     threads: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let pairs = pair_fields(x)?;
     let (samples, axes) = {
         let array = Readable::new("x", &split_pairs(x)?)?;
-        let samples = match (encoding, &pairs) {
-            (Some(word), _) => Samples::named(word)?,
-            (None, Some(_)) => Samples::named(&format!("{}_pair", array.kind()))?,
-            (None, None) => Samples::of(&array)?,
-        };
+        let samples = Samples::of(encoding, x, &array)?;
         let shape = array.shape();
         let leading = shape.len() - usize::from(samples.is_paired).min(shape.len());
         (samples, Axes::of(&shape[..leading])?)

@@ -3,10 +3,13 @@
 mod arguments;
 mod arrays;
 mod channelize;
+mod correlate;
 mod dedisperse;
 mod errors;
 mod recording;
 mod search;
+mod strain;
+mod voltages;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -49,6 +52,11 @@ fn _sidereal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dedisperse::plan_dms, module)?)?;
     module.add_function(wrap_pyfunction!(dedisperse::dedisperse, module)?)?;
     module.add_function(wrap_pyfunction!(dedisperse::find_pulses, module)?)?;
+    module.add_class::<correlate::Correlator>()?;
+    module.add_function(wrap_pyfunction!(correlate::correlate, module)?)?;
+    module.add_class::<strain::Psd>()?;
+    module.add_function(wrap_pyfunction!(strain::estimate_psd, module)?)?;
+    module.add_function(wrap_pyfunction!(strain::whitened, module)?)?;
     module.add_class::<recording::Header>()?;
     module.add_class::<recording::Recording>()?;
     module.add_class::<recording::Gulps>()?;

@@ -115,7 +115,7 @@ struct Arguments<'a, 'py> {
     rfi: &'a str,
     zap_channels: Option<Vec<i64>>,
     zero_dm: bool,
-    max_per_minute: Option<i64>,
+    max_per_minute: i64,
     time_range: Option<[Bound<'py, PyAny>; 2]>,
 }
 
@@ -152,10 +152,8 @@ impl Arguments<'_, '_> {
         options.zero_dm = self.zero_dm;
         options.auto_mask = rfi.has_mask();
         options.mitigation = rfi.steps();
-        options.max_per_minute = match self.max_per_minute {
-            Some(most) => Some(count("max_per_minute", most)?).filter(|most| *most > 0),
-            None => None,
-        };
+        let most = count("max_per_minute", self.max_per_minute)?;
+        options.max_per_minute = Some(most).filter(|most| *most > 0);
         if let Some([from, to]) = &self.time_range {
             let seconds = |value| Unit::Second.number("time_range", value);
             options.time_range = Some((seconds(from)?, seconds(to)?));
@@ -197,8 +195,8 @@ impl Arguments<'_, '_> {
 ///     Channels to leave out, in recorded order.
 /// zero_dm : bool, default False
 ///     Whether to subtract the mean of each spectrum.
-/// max_per_minute : int or None, default 1000
-///     Most candidates per minute; the strongest are kept. None or 0: no limit.
+/// max_per_minute : int, default 1000
+///     Most candidates per minute; the strongest are kept. 0 sets no limit.
 /// time_range : tuple of float or Quantity, optional
 ///     Start and end of the time to search, s from the first sample.
 /// on_candidate : callable, optional
@@ -215,7 +213,7 @@ impl Arguments<'_, '_> {
 #[pyfunction]
 #[pyo3(signature = (source, *, freqs=None, tsamp=None, dm_max=None, dm_min=None, dm_step=None, tolerance=None,
                     plan=None, snr=6.0, max_width=None, baseline=None, rfi="auto", zap_channels=None, zero_dm=false,
-                    max_per_minute=Some(1000), time_range=None, on_candidate=None, device="cpu", threads=0))]
+                    max_per_minute=1000, time_range=None, on_candidate=None, device="cpu", threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn search<'py>(
     py: Python<'py>,
@@ -233,7 +231,7 @@ pub(crate) fn search<'py>(
     rfi: &str,
     zap_channels: Option<Vec<i64>>,
     zero_dm: bool,
-    max_per_minute: Option<i64>,
+    max_per_minute: i64,
     time_range: Option<[Bound<'py, PyAny>; 2]>,
     on_candidate: Option<Py<PyAny>>,
     device: &str,

@@ -1,0 +1,322 @@
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from ._candidates import Candidates
+from ._visibilities import Visibilities
+
+class _Quantity(Protocol):
+    """Number with a unit, as astropy's Quantity."""
+
+    def to_value(self, unit: str, /) -> Any: ...
+
+_Number = float | _Quantity
+_Numbers = Sequence[float] | npt.NDArray[Any] | _Quantity
+_Path = str | PathLike[str]
+_Array = npt.NDArray[Any]
+
+__all__ = [
+    "Candidate",
+    "Channelizer",
+    "Correlator",
+    "Dedisperser",
+    "Device",
+    "DmPlan",
+    "DmRange",
+    "Gulps",
+    "Header",
+    "Psd",
+    "Recording",
+    "__version__",
+    "channelize",
+    "correlate",
+    "dedisperse",
+    "devices",
+    "dm_plan",
+    "estimate_psd",
+    "find_pulses",
+    "open",
+    "run_command",
+    "search",
+    "whiten",
+]
+__version__: str
+
+@final
+class Device:
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int | None: ...
+
+def devices() -> list[Device]: ...
+
+@final
+class Channelizer:
+    def __new__(
+        cls,
+        channels: int,
+        taps: int = 8,
+        *,
+        encoding: str,
+        antennas: int | None = None,
+        coarse_channels: int | None = None,
+        pols: int | None = None,
+        window: str | _Numbers | None = None,
+        oversampling: tuple[int, int] | None = None,
+        detect: str | None = None,
+        feed: str = "linear",
+        integrate: int = 1,
+        device: str = "cpu",
+        threads: int = 0,
+    ) -> Channelizer: ...
+    def push(self, x: _Array, *, out: _Array | None = None) -> _Array: ...
+    def flush(self) -> _Array: ...
+    def reset(self) -> None: ...
+    def frequencies(self, centre: _Number, bandwidth: _Number) -> list[float]: ...
+    @property
+    def delay_samples(self) -> float: ...
+    @property
+    def samples_per_row(self) -> int: ...
+
+def channelize(
+    x: _Array,
+    channels: int,
+    *,
+    taps: int = 8,
+    window: str | _Numbers | None = None,
+    oversampling: tuple[int, int] | None = None,
+    detect: str | None = None,
+    feed: str = "linear",
+    integrate: int = 1,
+    encoding: str | None = None,
+    out: _Array | None = None,
+    device: str = "cpu",
+    threads: int = 0,
+) -> _Array: ...
+
+@final
+class DmRange:
+    @property
+    def dm_min(self) -> float: ...
+    @property
+    def dm_max(self) -> float: ...
+    @property
+    def dm_step(self) -> float: ...
+    @property
+    def downsample(self) -> int: ...
+    @property
+    def trials(self) -> int: ...
+
+@final
+class DmPlan:
+    @property
+    def dms(self) -> npt.NDArray[np.float64]: ...
+    @property
+    def ranges(self) -> list[DmRange]: ...
+    def __len__(self) -> int: ...
+
+def dm_plan(
+    freqs: _Numbers,
+    tsamp: _Number,
+    dm_max: _Number,
+    *,
+    dm_min: _Number | None = None,
+    dm_step: _Number | None = None,
+    tolerance: float | None = None,
+    channel_width: _Number | None = None,
+) -> DmPlan: ...
+
+@final
+class Dedisperser:
+    def __new__(
+        cls,
+        freqs: _Numbers,
+        tsamp: _Number,
+        dms: _Numbers,
+        dtype: npt.DTypeLike,
+        *,
+        downsample: int = 1,
+        mask: Sequence[int] | None = None,
+        device: str = "cpu",
+        threads: int = 0,
+    ) -> Dedisperser: ...
+    def push(self, x: _Array, *, out: _Array | None = None) -> _Array: ...
+    def flush(self) -> _Array: ...
+    def reset(self) -> None: ...
+    def shifts(self, trial: int) -> list[int]: ...
+
+def dedisperse(
+    x: _Array,
+    freqs: _Numbers,
+    tsamp: _Number,
+    dms: _Numbers,
+    *,
+    downsample: int = 1,
+    mask: Sequence[int] | None = None,
+    out: _Array | None = None,
+    device: str = "cpu",
+    threads: int = 0,
+) -> _Array: ...
+def find_pulses(
+    series: _Array,
+    tsamp: _Number,
+    *,
+    snr: float = 6.0,
+    max_width: _Number | None = None,
+    baseline: _Number | None = None,
+    device: str = "cpu",
+    threads: int = 0,
+) -> np.recarray[Any, Any]: ...
+
+@final
+class Correlator:
+    def __new__(
+        cls,
+        antennas: int,
+        channels: int,
+        *,
+        pols: int = 2,
+        encoding: str = "complex64",
+        precision: str = "f32",
+        device: str = "cpu",
+        threads: int = 0,
+    ) -> Correlator: ...
+    def push(self, x: _Array) -> None: ...
+    def read(self, reset: bool = True) -> Visibilities: ...
+    def reset(self) -> None: ...
+
+def correlate(
+    x: _Array, *, encoding: str | None = None, device: str = "cpu", threads: int = 0
+) -> Visibilities: ...
+
+@final
+class Psd:
+    def __new__(cls, spacing: _Number, densities: _Numbers) -> Psd: ...
+    @property
+    def spacing(self) -> float: ...
+    @property
+    def frequencies(self) -> npt.NDArray[np.float64]: ...
+    @property
+    def densities(self) -> npt.NDArray[np.float64]: ...
+    def __len__(self) -> int: ...
+
+def estimate_psd(
+    strain: _Array,
+    rate: _Number,
+    *,
+    segment: _Number | None = None,
+    average: str = "median",
+    skip_ends: _Number | None = None,
+    valid: _Array | None = None,
+) -> Psd: ...
+def whiten(
+    strain: _Array,
+    rate: _Number,
+    psd: Psd,
+    *,
+    f_low: _Number | None = None,
+    low_latency: bool = False,
+    valid: _Array | None = None,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]: ...
+@final
+class Header:
+    @property
+    def path(self) -> Path: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def source_name(self) -> str: ...
+    @property
+    def telescope(self) -> str: ...
+    @property
+    def ra_deg(self) -> float | None: ...
+    @property
+    def dec_deg(self) -> float | None: ...
+    @property
+    def tstart_mjd(self) -> float | None: ...
+    @property
+    def tsamp(self) -> float: ...
+    @property
+    def freqs(self) -> npt.NDArray[np.float64]: ...
+    @property
+    def channel_width(self) -> float: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def times(self) -> int | None: ...
+
+@final
+class Recording:
+    @property
+    def header(self) -> Header: ...
+    def read(self, start: int = 0, n: int | None = None) -> _Array: ...
+    def gulps(self, n: int, overlap: int = 0) -> Gulps: ...
+
+@final
+class Gulps(Iterator[_Array]):
+    def __iter__(self) -> Gulps: ...
+    def __next__(self) -> _Array: ...
+
+def open(paths: _Path | Sequence[_Path], *, allow_gaps: bool = False) -> Recording: ...
+
+@final
+class Candidate:
+    @property
+    def dm(self) -> float: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def snr(self) -> float: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def members(self) -> int: ...
+    @property
+    def dm_trial(self) -> int: ...
+    @property
+    def dm_min(self) -> float: ...
+    @property
+    def dm_max(self) -> float: ...
+    @property
+    def begin(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+    @property
+    def band_fraction(self) -> float: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def search(
+    source: _Path | Sequence[_Path] | Recording | _Array,
+    *,
+    freqs: _Numbers | None = None,
+    tsamp: _Number | None = None,
+    dm_max: _Number | None = None,
+    dm_min: _Number | None = None,
+    dm_step: _Number | None = None,
+    tolerance: float | None = None,
+    plan: DmPlan | None = None,
+    snr: float = 6.0,
+    max_width: _Number | None = None,
+    baseline: _Number | None = None,
+    rfi: str = "auto",
+    zap_channels: Sequence[int] | None = None,
+    zero_dm: bool = False,
+    max_per_minute: int = 1000,
+    time_range: tuple[_Number, _Number] | None = None,
+    on_candidate: Callable[[Candidate], object] | None = None,
+    device: str = "cpu",
+    threads: int = 0,
+) -> Candidates: ...
+def run_command(words: Sequence[str]) -> int: ...
