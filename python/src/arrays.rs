@@ -72,7 +72,8 @@ impl<'py> Readable<'py> {
         if let Ok(array) = array.cast::<PyArrayDyn<Complex32>>() {
             return Ok(Self::Complex(reading(name, array)?));
         }
-        let rule = "only numbers of up to 64 bits in the machine's byte order are possible; `astype` converts";
+        let rule = "the types are uint8, int8, uint16, int16, int32, float32, float64 and complex64 in the machine's \
+                    byte order; `astype` converts";
         Err(refused(name, format!("an array of {}", array.dtype()), rule))
     }
 

@@ -131,7 +131,6 @@ impl Correlator {
 impl Correlator {
     #[new]
     #[pyo3(signature = (antennas, channels, *, pols=2, encoding="complex64", precision="f32", device="cpu", threads=0))]
-    #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
         antennas: i64,

@@ -9,7 +9,7 @@ use sidereal::dedisperse::{Dedisperser as Engine, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::single_pulse::{self, Detector, Event};
 use sidereal::units::DM_CONSTANT;
-use sidereal::view::{Plane, PlaneMut, Progress};
+use sidereal::view::{Plane, PlaneMut, Progress, check_memory};
 
 use crate::arguments::{Unit, Width, backend, band, count};
 use crate::arrays::{Readable, output};
@@ -242,6 +242,10 @@ impl Dedisperser {
             dm_constant: DM_CONSTANT,
         })
         .map_err(raised)?;
+        // Rows of the longest delay, of the widest samples.
+        let rows = plan.max_shift().checked_mul(plan.channels());
+        let bytes = rows.and_then(|samples| samples.checked_mul(size_of::<f32>()));
+        check_memory("the rows of the longest delay", bytes).map_err(raised)?;
         let backend = backend(py, arguments.device, arguments.threads)?;
         let engine = detached(py, || Engine::new(plan.clone(), &backend))?;
         Ok(Self { engine: Mutex::new(engine), plan, rows: 0, emitted: 0 })
@@ -502,7 +506,6 @@ pub(crate) fn dedisperse<'py>(
 ///     boxcar), ``width`` (samples) and ``snr``.
 #[pyfunction]
 #[pyo3(signature = (series, tsamp, *, snr=6.0, max_width=None, baseline=None, device="cpu", threads=0))]
-#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn find_pulses<'py>(
     py: Python<'py>,
     series: &Bound<'py, PyAny>,
@@ -543,6 +546,7 @@ pub(crate) fn find_pulses<'py>(
         bound,
     };
     let plan = single_pulse::Plan::new(options).map_err(raised)?;
+    check_memory("the windows of all trials", Some(plan.state_bytes())).map_err(raised)?;
     let backend = backend(py, device, threads)?;
     let input = match &array {
         Readable::I32(sums) => {

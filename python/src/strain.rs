@@ -179,7 +179,6 @@ pub(crate) fn estimate_psd<'py>(
 ///     False for samples without strain and within 1 s of those, and of the start and end.
 #[pyfunction]
 #[pyo3(name = "whiten", signature = (strain, rate, psd, *, f_low=None, low_latency=false, valid=None))]
-#[expect(clippy::type_complexity, reason = "two arrays, as NumPy's functions return them")]
 pub(crate) fn whitened<'py>(
     py: Python<'py>,
     strain: &Bound<'py, PyAny>,

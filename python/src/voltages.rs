@@ -107,6 +107,7 @@ fn pair_fields<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>
     let size: usize = dtype.getattr("itemsize")?.extract()?;
     let half: usize = first.getattr("itemsize")?.extract()?;
     let is_plain = size == 2 * half && first.eq(&second)? && first.getattr("names")?.is_none();
+    let axes: usize = x.getattr("ndim")?.extract()?;
     let is_contiguous: bool = x.getattr("flags")?.getattr("c_contiguous")?.extract()?;
-    Ok((is_plain && is_contiguous).then_some(first))
+    Ok((is_plain && is_contiguous && axes > 0).then_some(first))
 }

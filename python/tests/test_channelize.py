@@ -121,7 +121,7 @@ def test_results_do_not_depend_on_threads():
         (lambda x: sd.channelize(x, -3), "negative"),
         (lambda x: sd.channelize(x, 16, taps=0), "taps"),
         (lambda x: sd.channelize(x, 16, window="square"), "window"),
-        (lambda x: sd.channelize(x, 16, window=[1.0, 2.0]), "custom window"),
+        (lambda x: sd.channelize(x, 16, window=[1.0, 2.0]), "window .taps x points"),
         (lambda x: sd.channelize(x, 16, integrate=2), "detect"),
         (lambda x: sd.channelize(x, 16, detect="IQUV"), "two polarizations"),
         (lambda x: sd.channelize(x, 16, encoding="int8"), "int8"),

@@ -77,7 +77,7 @@ def test_one_polarization_needs_no_axis():
     ("make", "words"),
     [
         (lambda x: sd.correlate(x), "axes|encoding"),
-        (lambda x: sd.correlate(x[0], encoding="int8_pair"), "polarizations|axes"),
+        (lambda x: sd.correlate(x[0, 0], encoding="int8_pair"), "axes"),
         (lambda x: sd.correlate(x[:, :0], encoding="int8_pair"), "antennas"),
         (lambda x: sd.correlate(x[..., 0].astype(np.float32)), "complex"),
         (lambda x: sd.Correlator(4, 6, encoding="int8_pair").push(x), "4 antennas"),

@@ -72,9 +72,13 @@ def test_the_series_are_those_of_the_command_line(sky, command, tmp_path):
     series = sd.dedisperse(x, header.freqs, header.tsamp, np.arange(340.0, 361.0, 5.0))
     (file,) = (tmp_path / "series").glob("*.npy")
     written = np.load(file)
-    times = written.shape[1]
-    assert times > 19000 and written.shape[0] == 5
-    np.testing.assert_array_equal(written, series[:, :times].astype(written.dtype))
+    assert written.shape[0] == 5
+    stream = sd.Dedisperser(header.freqs, header.tsamp, np.arange(340.0, 361.0, 5.0), x.dtype)
+    for trial in range(5):
+        # After the end of a trial, files have its mean.
+        valid = len(x) - max(stream.shifts(trial))
+        assert valid > 18000
+        np.testing.assert_array_equal(written[trial, :valid], series[trial, :valid])
 
 
 def test_a_pulse_is_found_where_it_is():
@@ -123,7 +127,7 @@ def test_quantities_are_converted():
         (lambda x: sd.dedisperse(x, "freqs", 1e-3, [1.0]), "freqs"),
         (lambda x: sd.dedisperse(x, FREQS, 1e-3, [1.0], mask=[32]), "mask"),
         (lambda x: sd.dedisperse(x, FREQS, 1e-3, [1.0], mask=range(32)), "mask"),
-        (lambda x: sd.dedisperse(x, FREQS, 1e-3, [1e9]), "dm"),
+        (lambda x: sd.dedisperse(x, FREQS, 1e-3, [1e12]), "dm"),
         (lambda x: sd.dm_plan([1400.0], 1e-3, 10), "channel_width"),
         (lambda x: sd.dm_plan(FREQS, 1e-3, -10), "dm_max"),
         (lambda x: sd.dm_plan(FREQS, 1e-3, 10, dm_step=1, tolerance=1.1), "tolerance"),

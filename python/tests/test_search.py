@@ -124,10 +124,10 @@ def test_streams_of_one_object_do_not_mix():
 def test_recordings_are_read_anywhere(sky):
     recording = sd.open(sky)
     header = recording.header
-    assert (header.channels, header.bits, header.times) == (128, 8, 19532)
+    assert (header.channels, header.bits, header.times) == (128, 8, 19531)
     assert header.freqs[0] == 1500 and header.freqs[1] == 1498 and header.channel_width == 2
     x = recording.read()
-    assert x.shape == (19532, 128) and x.dtype == np.uint8
+    assert x.shape == (19531, 128) and x.dtype == np.uint8
     for start, n in [(0, 10), (500, 700), (100, 5), (19530, 10), (19532, 4), (30000, 4)]:
         np.testing.assert_array_equal(recording.read(start, n), x[start : start + n])
     np.testing.assert_array_equal(recording.read(19000), x[19000:])
@@ -136,11 +136,12 @@ def test_recordings_are_read_anywhere(sky):
 @pytest.mark.parametrize(("n", "overlap"), [(19532, 0), (1000, 0), (1000, 250), (7000, 6999), (50000, 10)])
 def test_gulps_cover_a_recording(sky, n, overlap):
     recording = sd.open(sky)
-    x = recording.read(0, 12000) if overlap == 6999 else recording.read()
+    x = recording.read()
     starts = range(0, max(1, len(x) - overlap), n - overlap)
-    for start, gulp in zip(starts, recording.gulps(n, overlap), strict=overlap != 6999):
-        assert len(gulp) <= n
-        np.testing.assert_array_equal(gulp[: len(x) - start], x[start : start + n])
+    gulps = recording.gulps(n, overlap)
+    for start in starts[:100]:
+        np.testing.assert_array_equal(next(gulps), x[start : start + n])
+    assert len(starts) > 100 or next(gulps, None) is None
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 16, 32])
