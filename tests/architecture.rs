@@ -202,6 +202,7 @@ fn imports_follow_the_layers() {
 fn the_command_line_follows_the_common_rules() {
     check_folder("bench/src", common_faults);
     check_folder("cli/src", common_faults);
+    check_folder("python/src", common_faults);
 }
 
 /// Reads every Rust file below `folder` except tests: its module path within the crate, and its text.
@@ -275,7 +276,7 @@ fn circles(modules: &BTreeMap<Vec<String>, String>) -> Vec<Vec<String>> {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    for folder in ["src", "bench/src", "cli/src"] {
+    for folder in ["src", "bench/src", "cli/src", "python/src"] {
         let found = circles(&modules(folder));
         let listed: Vec<String> = found.iter().map(|circle| circle.join(", ")).collect();
         assert!(found.is_empty(), "{folder}: {} circles\n{}", found.len(), listed.join("\n"));
@@ -350,7 +351,7 @@ fn tuple_parameters(text: &str) -> [usize; 2] {
 #[test]
 fn parameters_have_names_of_their_own() {
     let mut counts = [0; 2];
-    for folder in ["src", "bench/src", "cli/src"] {
+    for folder in ["src", "bench/src", "cli/src", "python/src"] {
         for text in modules(folder).values() {
             let found = tuple_parameters(text);
             let is_library = folder == "src";

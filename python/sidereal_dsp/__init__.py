@@ -14,6 +14,7 @@ from ._errors import (
     SiderealError,
     UnavailableError,
 )
+from ._events import Events
 from ._sidereal import (
     Candidate,
     Channelizer,
@@ -22,10 +23,13 @@ from ._sidereal import (
     Device,
     DmPlan,
     DmRange,
+    Event,
     Gulps,
     Header,
     Psd,
     Recording,
+    Strain,
+    Trigger,
     __version__,
     channelize,
     correlate,
@@ -35,7 +39,9 @@ from ._sidereal import (
     estimate_psd,
     find_pulses,
     open,
+    read_strain,
     search,
+    search_strain,
     whiten,
 )
 from ._visibilities import Visibilities
@@ -50,6 +56,8 @@ __all__ = [
     "DeviceError",
     "DmPlan",
     "DmRange",
+    "Event",
+    "Events",
     "FileError",
     "FormatError",
     "Gulps",
@@ -58,6 +66,8 @@ __all__ = [
     "Psd",
     "Recording",
     "SiderealError",
+    "Strain",
+    "Trigger",
     "UnavailableError",
     "Visibilities",
     "__version__",
@@ -69,6 +79,8 @@ __all__ = [
     "estimate_psd",
     "find_pulses",
     "open",
+    "read_strain",
     "search",
+    "search_strain",
     "whiten",
 ]

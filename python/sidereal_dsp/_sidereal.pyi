@@ -7,12 +7,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ._candidates import Candidates
+from ._events import Events
 from ._visibilities import Visibilities
 
 class _Quantity(Protocol):
     """Number with a unit, as astropy's Quantity."""
 
     def to_value(self, unit: str, /) -> Any: ...
+
+class _Time(Protocol):
+    """Time with its GPS seconds, as astropy's Time."""
+
+    @property
+    def gps(self) -> Any: ...
 
 _Number = float | _Quantity
 _Numbers = Sequence[float] | npt.NDArray[Any] | _Quantity
@@ -27,10 +34,13 @@ __all__ = [
     "Device",
     "DmPlan",
     "DmRange",
+    "Event",
     "Gulps",
     "Header",
     "Psd",
     "Recording",
+    "Strain",
+    "Trigger",
     "__version__",
     "channelize",
     "correlate",
@@ -40,8 +50,10 @@ __all__ = [
     "estimate_psd",
     "find_pulses",
     "open",
+    "read_strain",
     "run_command",
     "search",
+    "search_strain",
     "whiten",
 ]
 __version__: str
@@ -197,6 +209,78 @@ class Correlator:
 def correlate(
     x: _Array, *, encoding: str | None = None, device: str = "cpu", threads: int = 0
 ) -> Visibilities: ...
+
+@final
+class Strain:
+    def __new__(
+        cls,
+        detector: str,
+        samples: _Array,
+        rate: _Number,
+        start: float | _Quantity | _Time,
+        *,
+        valid: _Array | None = None,
+    ) -> Strain: ...
+    @property
+    def detector(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def rate(self) -> int: ...
+    @property
+    def samples(self) -> npt.NDArray[np.float64]: ...
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]: ...
+    def __len__(self) -> int: ...
+
+def read_strain(
+    paths: _Path | Sequence[_Path], *, detector: str | None = None, channel: str | None = None
+) -> Strain: ...
+
+@final
+class Trigger:
+    @property
+    def gps(self) -> float: ...
+    @property
+    def snr(self) -> float: ...
+    @property
+    def phase(self) -> float: ...
+    @property
+    def xi2(self) -> float: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Event:
+    @property
+    def gps(self) -> float: ...
+    @property
+    def network_snr(self) -> float: ...
+    @property
+    def ranking(self) -> float: ...
+    @property
+    def far_hz(self) -> float | None: ...
+    @property
+    def template(self) -> str: ...
+    @property
+    def masses(self) -> tuple[float, float] | None: ...
+    @property
+    def spins(self) -> tuple[float, float] | None: ...
+    @property
+    def triggers(self) -> dict[str, Trigger]: ...
+
+def search_strain(
+    strain: Sequence[Strain],
+    *,
+    masses: tuple[float, float] | None = None,
+    templates: Sequence[Sequence[float]] | None = None,
+    f_low: _Number | None = None,
+    segment: _Number | None = None,
+    threshold: float = 4.0,
+    slides: int = 100,
+    device: str = "cpu",
+    threads: int = 0,
+) -> Events: ...
 
 @final
 class Psd:

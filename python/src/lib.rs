@@ -2,6 +2,7 @@
 
 mod arguments;
 mod arrays;
+mod binaries;
 mod channelize;
 mod correlate;
 mod dedisperse;
@@ -54,6 +55,11 @@ fn _sidereal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dedisperse::find_pulses, module)?)?;
     module.add_class::<correlate::Correlator>()?;
     module.add_function(wrap_pyfunction!(correlate::correlate, module)?)?;
+    module.add_class::<binaries::Strain>()?;
+    module.add_class::<binaries::Trigger>()?;
+    module.add_class::<binaries::Event>()?;
+    module.add_function(wrap_pyfunction!(binaries::read_strain, module)?)?;
+    module.add_function(wrap_pyfunction!(binaries::search_strain, module)?)?;
     module.add_class::<strain::Psd>()?;
     module.add_function(wrap_pyfunction!(strain::estimate_psd, module)?)?;
     module.add_function(wrap_pyfunction!(strain::whitened, module)?)?;

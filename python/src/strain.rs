@@ -58,26 +58,41 @@ impl Psd {
     }
 }
 
-/// Strain of one detector, and its valid samples.
-struct Strain<'py> {
-    array: Readable<'py>,
-    valid: Vec<bool>,
-    rate_hz: u32,
+impl From<PowerSpectrum> for Psd {
+    fn from(spectrum: PowerSpectrum) -> Self {
+        Self { spectrum }
+    }
 }
 
-impl<'py> Strain<'py> {
+/// Strain of one detector as given, and its valid samples.
+pub(crate) struct Checked<'py> {
+    array: Readable<'py>,
+    pub(crate) valid: Vec<bool>,
+    pub(crate) rate_hz: u32,
+}
+
+/// Returns a sampling rate in Hz.
+fn whole_rate(rate: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let rate = Unit::Hertz.number("rate", rate)?;
+    if !(1.0..=1e6).contains(&rate) || rate.fract() != 0.0 {
+        return Err(refused("rate", rate, "it must be a whole number of Hz, 1 to 1000000"));
+    }
+    Ok(rate as u32)
+}
+
+impl<'py> Checked<'py> {
     /// Borrows strain; samples that are not finite are invalid.
-    fn new(
+    ///
+    /// # Errors
+    /// `ParameterError` for another type or shape of one of the arguments.
+    pub(crate) fn new(
         strain: &Bound<'py, PyAny>,
         rate: &Bound<'py, PyAny>,
         valid: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
-        let rate = Unit::Hertz.number("rate", rate)?;
-        if !(1.0..=1e6).contains(&rate) || rate.fract() != 0.0 {
-            return Err(refused("rate", rate, "it must be a whole number of Hz, 1 to 1000000"));
-        }
+        let rate_hz = whole_rate(rate)?;
         let array = Readable::new("strain", strain)?;
-        let mut own = Self { array, valid: Vec::new(), rate_hz: rate as u32 };
+        let mut own = Self { array, valid: Vec::new(), rate_hz };
         own.valid = own.samples()?.iter().map(|sample| sample.is_finite()).collect();
         if let Some(valid) = valid {
             let rule = "it must be an array of bool, one for each sample";
@@ -92,7 +107,11 @@ impl<'py> Strain<'py> {
         Ok(own)
     }
 
-    fn samples(&self) -> PyResult<&[f64]> {
+    /// Returns the samples.
+    ///
+    /// # Errors
+    /// `ParameterError` unless they are float64 with one axis.
+    pub(crate) fn samples(&self) -> PyResult<&[f64]> {
         match &self.array {
             Readable::F64(samples) if self.array.shape().len() == 1 => Ok(samples.as_slice()?),
             other => {
@@ -147,7 +166,7 @@ pub(crate) fn estimate_psd<'py>(
         "mean" => Average::Mean,
         other => return Err(refused("average", other, "there are median and mean")),
     };
-    let strain = Strain::new(strain, rate, valid)?;
+    let strain = Checked::new(strain, rate, valid)?;
     let samples = strain.samples()?;
     let spectrum = detached(py, || welch(samples, &strain.valid, strain.rate_hz, &options))?;
     py.check_signals()?;
@@ -188,7 +207,7 @@ pub(crate) fn whitened<'py>(
     low_latency: bool,
     valid: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    let strain = Strain::new(strain, rate, valid)?;
+    let strain = Checked::new(strain, rate, valid)?;
     let spectrum = whiten::Psd::Fixed(psd.spectrum.clone());
     let mut options = match low_latency {
         true => whiten::Options::low_latency(strain.rate_hz, spectrum),

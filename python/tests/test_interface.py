@@ -17,8 +17,9 @@ ROOT = Path(__file__).parent.parent
 
 def test_stubs_agree_with_the_module():
     pytest.importorskip("mypy")
-    words = ["-m", "mypy.stubtest", "sidereal_dsp", "--mypy-config-file", str(ROOT / "pyproject.toml")]
-    made = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    words = ["-m", "mypy.stubtest", "sidereal_dsp"]
+    words += ["--mypy-config-file", str(ROOT / "pyproject.toml")]
+    made = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stdout + made.stderr
 
 

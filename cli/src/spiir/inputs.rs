@@ -381,10 +381,6 @@ enum AverageWord {
     Mean,
 }
 
-/// Number of segments from which a median gives more accurate ratios than a mean, also for weak waves
-/// (docs/design/cbc.md).
-const MANY: f64 = 16.0;
-
 /// Fraction of a recording in which a running spectrum may start up without a warning.
 const LEARNING: f64 = 0.1;
 
@@ -450,11 +446,10 @@ impl Whiten {
         memory: Option<u64>,
     ) -> Result<Whitening> {
         within("--psd-segment", self.psd_segment, 0.25..=1024.0, "seconds")?;
-        let segments = 2.0 * length_s / self.psd_segment;
         let average = match self.psd_average {
+            AverageWord::Auto => Average::usual(length_s, self.psd_segment),
             AverageWord::Median => Average::Median,
-            AverageWord::Auto if segments >= MANY => Average::Median,
-            AverageWord::Auto | AverageWord::Mean => Average::Mean,
+            AverageWord::Mean => Average::Mean,
         };
         let usual_s = match self.whitening {
             MethodWord::Overlap => 2.0 * self.psd_segment,

@@ -13,7 +13,7 @@ use sidereal::pipeline::cbc::{
     Coverage, PlaceOptions, Placed, Range, Source, Space, coverage, place, waveforms,
 };
 use sidereal::spiir::Resampler;
-use sidereal::spiir::bank::{Options, Rates};
+use sidereal::spiir::bank::{Options, Rates, usual_autocorrelation_length};
 use sidereal::strain::Binary;
 use sidereal::waveform::InspiralOptions;
 use sidereal::{Error, Result};
@@ -390,7 +390,7 @@ impl Design {
         within("--lowest-rate", self.lowest_rate, 1.0..=f64::from(rate_hz), "the rate")?;
         within("--smoothing", self.smoothing, 0.0..=nyquist, "half the rate")?;
         let autocorrelation_length =
-            self.autocorrelation_length.unwrap_or_else(|| usual_length(rate_hz));
+            self.autocorrelation_length.unwrap_or_else(|| usual_autocorrelation_length(rate_hz));
         if autocorrelation_length.is_multiple_of(2) || autocorrelation_length < 3 {
             let rule = "it must be odd, 3 at least";
             return Err(Error::parameter("--autocorrelation-length", autocorrelation_length, rule));
@@ -418,12 +418,6 @@ impl Design {
     }
 }
 
-/// Returns the default length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as have the same
-/// duration. A shorter span contains less noise, so that the mismatch of a filter weighs more in xi-squared.
-fn usual_length(rate_hz: u32) -> usize {
-    1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,11 +429,5 @@ mod tests {
         for bad in ["", "60:10", "1:", "a:b", "nan:1", "1:inf"] {
             assert!(parse_span(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn autocorrelations_last_as_long_at_higher_rates() {
-        let lengths = [1024, 4096, 10_000, 16_384].map(usual_length);
-        assert_eq!(lengths, [201, 201, 491, 801]);
     }
 }

@@ -87,6 +87,12 @@ impl Default for Options {
     }
 }
 
+/// Returns the usual length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as have the same
+/// duration. A shorter span contains less noise, so that the mismatch of a filter weighs more in xi-squared.
+pub fn usual_autocorrelation_length(rate_hz: u32) -> usize {
+    1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
+}
+
 /// Filters of several templates for one power spectrum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bank {
@@ -215,5 +221,16 @@ impl Bank {
             templates: self.templates.iter().map(|template| template.filters.clone()).collect(),
             resampler: self.resampler.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn autocorrelations_last_as_long_at_higher_rates() {
+        let lengths = [1024, 4096, 10_000, 16_384].map(usual_autocorrelation_length);
+        assert_eq!(lengths, [201, 201, 491, 801]);
     }
 }

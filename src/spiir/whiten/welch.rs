@@ -23,6 +23,17 @@ pub enum Average {
     Mean,
 }
 
+/// Number of segments from which a median gives more accurate ratios than a mean, also for weak waves
+/// (docs/design/cbc.md).
+const MANY: f64 = 16.0;
+
+impl Average {
+    /// Returns the average that gives the more accurate signal-to-noise ratios for this length of strain.
+    pub fn usual(length_s: f64, segment_s: f64) -> Self {
+        if 2.0 * length_s / segment_s >= MANY { Self::Median } else { Self::Mean }
+    }
+}
+
 /// Options of [`welch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WelchOptions {
