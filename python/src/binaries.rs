@@ -245,9 +245,16 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn new(masses: Option<[f64; 2]>, templates: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
+    fn new(masses: Option<Vec<f64>>, templates: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
         match (masses, templates) {
-            (Some([low, high]), None) => Ok(Self::Masses(Range::new(low, high))),
+            (Some(range), None) => match *range.as_slice() {
+                [low, high] => Ok(Self::Masses(Range::new(low, high))),
+                _ => Err(refused(
+                    "masses",
+                    format!("{range:?}"),
+                    "it must be a lowest and a highest",
+                )),
+            },
             (None, Some(rows)) => {
                 let binary = |row: &Vec<f64>| match *row.as_slice() {
                     [mass1_msun, mass2_msun] => Ok(Binary::of_masses(mass1_msun, mass2_msun)),
@@ -337,7 +344,7 @@ fn design(f_low_hz: f64, rate_hz: u32) -> Options {
 pub(crate) fn search_strain<'py>(
     py: Python<'py>,
     strain: Vec<PyRef<'py, Strain>>,
-    masses: Option<[f64; 2]>,
+    masses: Option<Vec<f64>>,
     templates: Option<Vec<Vec<f64>>>,
     f_low: Option<&Bound<'py, PyAny>>,
     segment: Option<&Bound<'py, PyAny>>,

@@ -137,7 +137,7 @@ impl Files {
     /// Moves to a row; returns false if the recording ends before it.
     fn seek(&mut self, row: u64) -> sidereal::Result<bool> {
         if row < self.next {
-            *self = Self::open(std::mem::take(&mut self.paths), self.options)?;
+            *self = Self::open(self.paths.clone(), self.options)?;
         }
         let skip = row - self.next;
         self.next += if skip > 0 { self.source.skip(skip)? } else { 0 };

@@ -116,7 +116,7 @@ struct Arguments<'a, 'py> {
     zap_channels: Option<Vec<i64>>,
     zero_dm: bool,
     max_per_minute: i64,
-    time_range: Option<[Bound<'py, PyAny>; 2]>,
+    time_range: Option<Vec<Bound<'py, PyAny>>>,
 }
 
 impl Arguments<'_, '_> {
@@ -154,7 +154,14 @@ impl Arguments<'_, '_> {
         options.mitigation = rfi.steps();
         let most = count("max_per_minute", self.max_per_minute)?;
         options.max_per_minute = Some(most).filter(|most| *most > 0);
-        if let Some([from, to]) = &self.time_range {
+        if let Some(range) = &self.time_range {
+            let [from, to] = range.as_slice() else {
+                return Err(refused(
+                    "length of time_range",
+                    range.len(),
+                    "it has a start and an end",
+                ));
+            };
             let seconds = |value| Unit::Second.number("time_range", value);
             options.time_range = Some((seconds(from)?, seconds(to)?));
         }
@@ -232,7 +239,7 @@ pub(crate) fn search<'py>(
     zap_channels: Option<Vec<i64>>,
     zero_dm: bool,
     max_per_minute: i64,
-    time_range: Option<[Bound<'py, PyAny>; 2]>,
+    time_range: Option<Vec<Bound<'py, PyAny>>>,
     on_candidate: Option<Py<PyAny>>,
     device: &str,
     threads: i64,

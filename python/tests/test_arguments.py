@@ -105,6 +105,7 @@ def test_search(x, freqs, tsamp, dm_max, zap):
     attempt(sd.search, x, freqs=band, tsamp=1e-3, dm_max=5)
     attempt(sd.search, x, freqs=band, tsamp=1e-3, dm_max=dm_max, dm_step=1, zap_channels=zap)
     attempt(sd.search, dm_max, dm_max=5)
+    attempt(sd.search, x, freqs=band, tsamp=1e-3, dm_max=5, time_range=zap)
     attempt(sd.open, zap)
 
 
@@ -131,6 +132,19 @@ def test_strain(x, rate, segment, densities):
     for psd in [psd, sd.Psd(1.0, np.ones(40))]:
         if psd is not None:
             attempt(sd.whiten, x, 64, psd, f_low=rate)
+
+
+@fuzzed
+@given(arrays(), NUMBERS, NUMBERS, LISTS, COUNTS)
+def test_binaries(x, rate, start, templates, slides):
+    strain = [attempt(sd.Strain, "H1", x, rate, start), attempt(sd.Strain, start, x, 64, 1e9)]
+    noise = np.random.default_rng(4).normal(size=64 * 40)
+    strain = [one for one in strain if one is not None] + [sd.Strain("L1", noise, 64, 1e9)]
+    attempt(sd.search_strain, strain, templates=templates)
+    attempt(sd.search_strain, strain[-1:], templates=[(30, 30)], f_low=rate, slides=slides)
+    attempt(sd.search_strain, strain, masses=slides)
+    attempt(sd.search_strain, strain, masses=[10.0] * (len(x.shape) + 3), segment=start)
+    attempt(sd.search_strain, x, templates=[(30, 30)])
 
 
 @pytest.mark.parametrize(
