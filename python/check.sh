@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel of the Python package, installs it into an environment of its own, and runs its tests and stubtest.
+# Installs the Python package into an environment of its own with pip, and runs its tests and stubtest.
 #
 #   python/check.sh [PYTHON]
 #
@@ -24,9 +24,9 @@ fi
 cargo fmt --manifest-path python/Cargo.toml --check -- --color never
 export CARGO_TARGET_DIR=$folder PYO3_PYTHON=$here
 cargo clippy --locked --manifest-path python/Cargo.toml -- -D warnings
-rm -rf "$folder/wheels"
-"$here" -m maturin build -q --locked --profile dev --manifest-path python/Cargo.toml -i "$here" -o "$folder/wheels"
-"$here" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$folder"/wheels/*.whl
+# As users install it, but with the profile of the tests.
+export MATURIN_PEP517_ARGS="--locked --profile dev" PATH="$folder/venv/bin:$PATH"
+"$here" -m pip install --disable-pip-version-check --no-build-isolation --force-reinstall --no-deps ./python
 # Not in python/, whose sources would be imported in place of what is installed.
 cd "$folder"
 "$here" -m mypy --strict --config-file "$OLDPWD/python/pyproject.toml" -p sidereal_dsp
