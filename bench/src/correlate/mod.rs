@@ -414,7 +414,7 @@ fn quick() -> Vec<Case> {
     cases
 }
 
-const SCRIPT: &str = include_str!("../../../benches/correlate_cherk.py");
+const SCRIPT: &str = include_str!("cherk.py");
 
 /// Python process that waits for shapes to measure.
 struct Cherk {
