@@ -11,10 +11,12 @@
 #   crates      the packages of the Rust registry, each compiled from what it holds
 #   tarball     sidereal-VERSION-x86_64-linux-gnu.tar.gz: the program, linked by zig against glibc 2.17
 #   wheel       the Python package, for manylinux 2.17
-#   checksums   SHA256SUMS of all files
+#   checksums   SHA256SUMS of the files of this version
 #
 # --out FOLDER takes the place of target/dist. Instead of a tag, any commit can be named; its version is then not compared.
 set -euo pipefail
+# Paths of options are relative to where the script is called.
+called=$PWD
 cd "$(dirname "$0")/.."
 
 GLIBC=2.17
@@ -27,7 +29,7 @@ need() { # tool, how to install it
 }
 
 run() {
-    printf '+ %s\n' "${*@Q}"
+    printf '+%s\n' "$(printf ' %q' "$@")"
     if [[ -z $dry ]]; then "$@"; fi
 }
 
@@ -62,9 +64,7 @@ version_of() { # folder of sources
     for file in cli/Cargo.toml bench/Cargo.toml; do
         while read -r found; do compare "$file" "$found"; done < <(sed -n 's/^sidereal.*path = .*version = "\(.*\)".*/\1/p' "$1/$file")
     done
-    if [[ -e $1/python/Cargo.toml ]]; then
-        compare python/Cargo.toml "$(sed -n 's/^version = "\(.*\)"/\1/p' "$1/python/Cargo.toml" | head -n 1)"
-    fi
+    compare python/Cargo.toml "$(sed -n 's/^version = "\(.*\)"/\1/p' "$1/python/Cargo.toml" | head -n 1)"
     echo "$version"
 }
 
@@ -108,7 +108,7 @@ make_wheel() {
 make_checksums() {
     run rm -f "$out/SHA256SUMS"
     # In the folder, so that `sha256sum --check SHA256SUMS` works where the files were downloaded.
-    run sh -c 'cd "$1" && test -n "$(ls)" && sha256sum -- * >.sums && mv .sums SHA256SUMS' sh "$out"
+    run sh -c 'cd "$1" && sha256sum -- *"$2"* >.sums && mv .sums SHA256SUMS' sh "$out" "$version"
 }
 
 # Fails before any work if a tool of a part is missing.
@@ -126,7 +126,6 @@ need_tools() { # part
         wheel)
             need maturin "pip install maturin ziglang"
             python3 -c 'import ziglang' 2>/dev/null || need zig "pip install ziglang"
-            [[ -e $source/python/Cargo.toml ]] || fail "python/Cargo.toml: not in $commit, so there is no wheel"
             ;;
         checksums) need sha256sum "apt-get install coreutils" ;;
     esac
@@ -136,11 +135,12 @@ commit="" only=() dry="" out=$PWD/target/dist
 while (($#)); do
     case $1 in
         --check-symbols)
+            cd "$called"
             check_symbols "${2:?--check-symbols needs a file}"
             exit
             ;;
         --only) IFS=, read -ra only <<<"${2:?--only needs a part}" && shift ;;
-        --out) mkdir -p "${2:?--out needs a folder}" && out=$(cd "$2" && pwd) && shift ;;
+        --out) out=$(cd "$called" && realpath -m "${2:?--out needs a folder}") && shift ;;
         --dry-run) dry=yes ;;
         -*) fail "$1: expected --only, --out, --dry-run or --check-symbols" ;;
         *) [[ -z $commit ]] || fail "expected one tag, found $commit and $1" && commit=$1 ;;

@@ -9,14 +9,15 @@
 # BINARY stands for the result of the build stage. Needs root, debootstrap and a network. Systems are kept in
 # target/container; $SIDEREAL_MIRROR is the mirror that debootstrap takes.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
 fail() { echo "error: $*" >&2 && exit 1; }
 
 binary=${1:-}
 [[ -n $binary && $binary != -* ]] || fail "expected the path of a binary"
-[[ -x $binary ]] || fail "$binary: expected an executable file"
+[[ -f $binary && -x $binary ]] || fail "$binary: expected an executable file"
+binary=$(realpath "$binary")
 shift
+cd "$(dirname "$0")/.."
 variant=cpu
 debian=$(sed -n 's/^ARG DEBIAN=//p' packaging/Dockerfile)
 while (($#)); do
