@@ -83,7 +83,7 @@ fn line(before: &Behind, now: &Behind, tsamp_s: f64) -> Option<String> {
         several => format!(" in {several} stretches, of which the last is"),
     };
     let mut line = format!(
-        "behind real time: {} whole blocks ({:.4} s) were dropped,{which} samples {first} to {}, from {:.4} s on.",
+        "behind real time: {} blocks ({:.4} s) were dropped,{which} samples {first} to {}, from {:.4} s on.",
         now.blocks.saturating_sub(before.blocks),
         times as f64 * tsamp_s,
         end - 1,
@@ -119,7 +119,7 @@ mod tests {
         };
         assert_eq!(
             line(&nothing, &one, 1e-3).unwrap(),
-            "behind real time: 2 whole blocks (0.2560 s) were dropped, samples 12288 to 12543, from 12.2880 s on. \
+            "behind real time: 2 blocks (0.2560 s) were dropped, samples 12288 to 12543, from 12.2880 s on. \
              The slowest stage is `dedisperse`: 0.90 s of the last 1.25 s."
         );
         assert_eq!(line(&one, &one, 1e-3), None);
@@ -127,7 +127,7 @@ mod tests {
         let more = Behind { stretches: 4, blocks: 5, times: 640, last, slowest: None };
         assert_eq!(
             line(&one, &more, 1e-3).unwrap(),
-            "behind real time: 3 whole blocks (0.3840 s) were dropped, in 3 stretches, of which the last is samples \
+            "behind real time: 3 blocks (0.3840 s) were dropped, in 3 stretches, of which the last is samples \
              20480 to 20607, from 20.4800 s on."
         );
     }

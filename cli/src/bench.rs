@@ -52,10 +52,11 @@ pub(crate) struct TableDocument {
 /// between two cases or after an error.
 ///
 /// # Errors
-/// [`Error::Unavailable`] in a process of another program than `sidereal`, because some benchmarks start the program
-/// of their process again.
+/// [`Error::Unavailable`] if the process is not the `sidereal` program, because some benchmarks start the program of
+/// their process again.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    if common.program.as_ref().is_some_and(|program| !program.arguments.is_empty()) {
+    // Another program needs arguments to call this command line.
+    if common.program.as_ref().is_none_or(|program| !program.arguments.is_empty()) {
         let why =
             "it needs the program that `cargo install` makes, and Python runs this command line";
         return Err(Error::Unavailable { what: "bench".to_owned(), why: why.to_owned() });

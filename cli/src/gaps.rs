@@ -45,10 +45,26 @@ pub(crate) fn warn(gaps: &[Gap], quiet: bool) {
     }
 }
 
-/// Warns of times that gaps fill too much for a search.
-pub(crate) fn warn_of_unsearched(unsearched: &[Gap], quiet: bool) {
+/// Time in which a search can find nothing.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Unsearched {
+    /// Seconds from the first sample's start.
+    start_s: f64,
+    length_s: f64,
+}
+
+impl Unsearched {
+    /// Converts rows to seconds; the first row starts at `first_s`.
+    pub(crate) fn listed(rows: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Self> {
+        let times = listed(rows, tsamp_s, first_s).into_iter();
+        times.map(|Gap { start_s, length_s }| Self { start_s, length_s }).collect()
+    }
+}
+
+/// Warns of times in which a search can find nothing because of gaps.
+pub(crate) fn warn_of_unsearched(unsearched: &[Unsearched], quiet: bool) {
     let Some(first) = unsearched.first() else { return };
-    let total: f64 = unsearched.iter().map(|gap| gap.length_s).sum();
+    let total: f64 = unsearched.iter().map(|one| one.length_s).sum();
     warning!(quiet: quiet,
         "{total:.4} s were not searched, from {:.4} s on: gaps fill more than a quarter of the \
          time over which the noise is measured there.",

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,8 +68,16 @@ impl Drop for Unfinished {
     }
 }
 
-/// Installs the handler of SIGINT, SIGTERM and SIGHUP.
+/// Installs the handler of SIGINT, SIGTERM and SIGHUP, once in a process, and forgets the signals of earlier runs.
 pub(crate) fn install() {
+    static INSTALLED: Once = Once::new();
+    for flag in [&REQUESTED, &CHECKED, &FINISHING] {
+        flag.store(false, Ordering::SeqCst);
+    }
+    INSTALLED.call_once(handle);
+}
+
+fn handle() {
     let heard = [Some(SIGINT), Some(SIGTERM), (!hangup_is_ignored()).then_some(SIGHUP)];
     // Without a handler a signal still ends the program, so a failure here does not matter.
     let Ok(mut signals) = Signals::new(heard.into_iter().flatten()) else { return };

@@ -161,9 +161,9 @@ impl Verb {
 
 /// Runs a command line and returns its exit code.
 ///
-/// `words` are the program's name and its arguments. `program` calls this function, too: kernels are compiled in
-/// processes of it; without one, this process compiles them. SIGINT, SIGTERM and SIGHUP stop the run, in whatever way
-/// the process handled them before.
+/// `words` are the program's name and its arguments. `program` is a command that calls this function, and is started to
+/// compile kernels; with `None` this process compiles them. Handlers of SIGINT, SIGTERM and SIGHUP, which stop the run,
+/// replace those of the process. Runs must follow each other.
 pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     if let Some(request) = CompileRequest::from_environment() {
         let kernels = sidereal::dedisperse::kernels(Extent::All);

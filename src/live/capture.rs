@@ -146,11 +146,23 @@ pub struct Capture {
     port: u16,
 }
 
-/// Chunks that were passed to the consumer and have not come back, and the most that may be.
+/// Number of chunks that the consumer holds or that wait for it in the queue, and its limit.
 #[derive(Debug, Default)]
 struct Waiting {
     held: AtomicUsize,
     capacity: AtomicUsize,
+}
+
+impl Waiting {
+    /// Counts the chunk of an event, before the consumer can give it back.
+    fn count(&self, event: &Event) {
+        self.held.fetch_add(usize::from(matches!(event, Event::Chunk(_))), Ordering::Relaxed);
+    }
+
+    /// Takes back [`Waiting::count`] for an event that was not sent.
+    fn discount(&self, event: &Event) {
+        self.held.fetch_sub(usize::from(matches!(event, Event::Chunk(_))), Ordering::Relaxed);
+    }
 }
 
 impl Capture {
@@ -258,7 +270,8 @@ impl Capture {
         let _ = self.back.try_send(chunk);
     }
 
-    /// Returns how many chunks were passed to the consumer and have not come back, and the most that may be.
+    /// Returns the number of chunks that the consumer holds or that wait for it, and its limit. Unlike [`Statistics::fill`], which is
+    /// up to 0.1 s old, it changes with each chunk.
     pub(super) fn fill(&self) -> Fill {
         let Waiting { held, capacity } = &*self.waiting;
         Fill { held: held.load(Ordering::Relaxed), capacity: capacity.load(Ordering::Relaxed) }
@@ -434,8 +447,7 @@ impl Capturing {
         self.publish();
         // The consumer takes what is left, or drops the queue.
         while let Some(event) = self.outbox.pop_front() {
-            let chunks = usize::from(matches!(event, Event::Chunk(_)));
-            self.waiting.held.fetch_add(chunks, Ordering::Relaxed);
+            self.waiting.count(&event);
             if self.sender.send(event).is_err() {
                 return;
             }
@@ -599,13 +611,11 @@ impl Capturing {
                 }
                 continue;
             };
-            let chunks = usize::from(matches!(event, Event::Chunk(_)));
-            // Counted before the consumer can give it back.
-            self.waiting.held.fetch_add(chunks, Ordering::Relaxed);
+            self.waiting.count(&event);
             match self.sender.try_send(event) {
                 Ok(()) => {}
                 Err(TrySendError::Full(event)) => {
-                    self.waiting.held.fetch_sub(chunks, Ordering::Relaxed);
+                    self.waiting.discount(&event);
                     return self.outbox.push_front(event);
                 }
                 Err(TrySendError::Disconnected(_)) => {

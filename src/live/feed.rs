@@ -28,7 +28,7 @@ pub type GoesOn = Box<dyn FnMut() -> bool + Send>;
 pub struct Behind {
     /// Stretches of dropped samples that were read past.
     pub stretches: u64,
-    /// Blocks of the stream (of all sources) in them; blocks are dropped whole.
+    /// Blocks of the stream (of all sources) that end in them. A stream drops whole blocks, a reader of several streams any samples.
     pub blocks: u64,
     /// Samples in them.
     pub times: u64,
@@ -209,7 +209,11 @@ impl Feed {
         self.progress.taken.store(self.taken, Ordering::Relaxed);
     }
 
-    /// Drops the next samples, at most `most` of them, since their reader is too slow; returns how many, 0 at the end of the stream.
+    /// Drops the next samples, at most `most` of them, because their reader is too slow; returns how many, those that were lost before
+    /// included, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Feed::next`].
     pub(super) fn drop_next(&mut self, most: usize) -> Result<usize> {
         let next = self.next(most)?;
         let times = match next {

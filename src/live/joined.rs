@@ -7,8 +7,8 @@
 //! Invariant: a sample of the joined source is that of one stream at the same time, or is flagged as that stream flags it; times never
 //! shift. Samples and flags do not depend on the division into reads, nor on the order of the addresses of bands.
 //!
-//! A reader that is too slow loses the same samples of all streams: with those that each of them would drop alone, nearly all samples could
-//! lack one or the other. Only a reader that takes nothing for the time that samples may wait leaves it to the streams.
+//! A reader that is too slow loses the same samples of all streams. If each stream dropped samples by itself, the lost times would differ,
+//! and most samples would lack some stream. If the reader reads nothing until a stream's memory is full, that stream still drops by itself.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,12 @@ const BAND_TOLERANCE: f64 = 1e-3;
 const STEP_BYTES: usize = 16 << 20;
 const STEP_ROW_BYTES: Range<usize> = 2 << 10..1 << 20;
 
-/// Share of a stream's memory beyond which samples of all streams are dropped, and that at which this ends.
+/// Share of a stream's memory above which samples of all streams are dropped, and share at which this ends.
 const NEARLY_FULL: f64 = 0.875;
 const HALF_FULL: f64 = 0.5;
 
-/// Time for a reader that was held up to catch up, before samples are dropped.
-const PATIENCE: Duration = Duration::from_millis(60);
+/// Time for a reader that was held up to catch up, before samples are dropped: less than that in which the rest of the memory fills.
+const PATIENCE: Duration = Duration::from_millis(30);
 
 /// One observation that arrives as several streams.
 #[derive(Debug)]
@@ -169,9 +169,10 @@ impl JoinedVoltages {
         for number in 0..self.parts.len() {
             let Part { source, places } = &mut self.parts[number];
             let wanted = times.start..times.start + most;
-            let read = match self.is_behind {
-                true => source.drop_rows(wanted),
-                false => source.read_rows(block, *places, wanted),
+            let read = if self.is_behind {
+                source.drop_rows(wanted)
+            } else {
+                source.read_rows(block, *places, wanted)
             };
             let read = match read {
                 Err(error) if error.is_stop() => 0,
@@ -201,22 +202,26 @@ impl JoinedVoltages {
         Ok(most)
     }
 
-    /// Decides whether the next samples are dropped: from the time at which the memory of a stream is nearly full until that of all is
-    /// half empty, so that few long times are lost and not many short ones.
+    /// Decides whether the next samples are dropped: from the time at which the memory of a stream has been nearly full for a while until
+    /// that of all is at most half full, so that few long times are lost and not many short ones. While a stream has nothing to read,
+    /// the others wait for it, and dropping would not help.
     fn look_behind(&mut self) {
-        if self.parts.len() > 1 {
-            let share = if self.is_behind { HALF_FULL } else { NEARLY_FULL };
-            let is_fuller = |part: &Part| {
-                let Fill { held, capacity } = part.source.fill();
-                capacity > 0 && held as f64 > share * capacity as f64
-            };
-            let is_fuller = self.parts.iter().any(is_fuller);
-            let since = *self.full_since.get_or_insert_with(Instant::now);
-            if !is_fuller {
-                self.full_since = None;
-            }
-            self.is_behind = is_fuller && (self.is_behind || since.elapsed() >= PATIENCE);
+        if self.parts.len() == 1 {
+            return;
         }
+        let fills = self.parts.iter().map(|part| part.source.fill());
+        let (mut share, mut has_all) = (0.0_f64, true);
+        for Fill { held, capacity } in fills.filter(|fill| fill.capacity > 0) {
+            share = share.max(held as f64 / capacity as f64);
+            has_all &= held > 1;
+        }
+        let most = if self.is_behind { HALF_FULL } else { NEARLY_FULL };
+        if share <= most || !has_all {
+            (self.is_behind, self.full_since) = (false, None);
+            return;
+        }
+        let since = self.full_since.get_or_insert_with(Instant::now);
+        self.is_behind |= since.elapsed() >= PATIENCE;
     }
 
     /// Describes the end of a stream that the others do not share.

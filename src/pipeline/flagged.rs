@@ -7,7 +7,7 @@
 //! Invariant: what fills a sample depends on the rows before it alone (of the first rows, on those that the mask sees),
 //! never on how rows are read. Without gaps no event is touched.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -244,8 +244,8 @@ impl Filled {
         Self { gaps, lost }
     }
 
-    /// Lowers the S/N of events whose noise was measured in a window with fill; `samples` returns those of a trial that were
-    /// searched. Drops events that fall below `least`, and all whose window has more than a quarter of fill.
+    /// Lowers the S/N of events whose noise was measured in a window with fill; `samples(dm)` is the number of samples of a
+    /// trial that the detector has. Drops events that fall below `least`, and all whose window has more than a quarter of fill.
     ///
     /// For noise of which the fraction `f` is constant, moments give `sqrt(1 - f)` of the standard deviation; with
     /// clipping at 3 standard deviations the result is `(1 - f)^0.63` within one per cent, up to `f` of a quarter.
@@ -289,39 +289,40 @@ impl Filled {
         });
     }
 
-    /// Returns the rows in which a search of `times` rows from row `first` on finds nothing at the dispersion measure 0: windows
-    /// whose noise is measured in one of which more than a quarter is filled. Gaps and result count rows of the source;
-    /// `bin` of them make a sample.
+    /// Returns the rows, of `times` rows from row `first` on, in which no burst of the first trial can be found: windows whose
+    /// noise comes from a window that is more than a quarter filled. `gaps`, all of the source, and the result count rows of
+    /// the source from its start.
     pub(super) fn unsearched(
+        &self,
         gaps: &[Gap],
         first: u64,
         times: u64,
+        plan: &dedisperse::Plan,
         detector: &single_pulse::Plan,
-        bin: u64,
     ) -> Vec<Gap> {
-        let window = detector.window_times() as u64 * bin;
-        let mut filled: BTreeMap<u64, u64> = BTreeMap::new();
-        for gap in gaps {
-            let mut row = gap.start_time.saturating_sub(first);
-            let end = (gap.start_time + gap.times).saturating_sub(first).min(times);
-            while row < end {
-                let next = end.min((row / window + 1) * window);
-                *filled.entry(row / window).or_default() += next - row;
-                row = next;
-            }
+        let (bin, window_times) = (plan.downsample() as u64, detector.window_times() as u64);
+        let (samples, delay) = (plan.valid_times(times, 0), plan.trial_shift(0) as u64);
+        let mut runs = Self::new(gaps, first, LostRows::default()).gaps;
+        runs.extend(self.lost.runs().iter().cloned());
+        let runs = united(runs);
+        let mut windows = BTreeSet::new();
+        for run in &runs {
+            // The window after the last one that a run reaches may take its noise.
+            let begin = (run.start / bin).saturating_sub(delay) / window_times;
+            windows.extend(begin..=run.end.min(times) / bin / window_times + 1);
         }
         let is_lost = |index: &u64| {
-            let measured = single_pulse::noise_window(detector, *index, times / bin);
-            let rows = filled.get(&measured).copied().unwrap_or(0);
-            rows as f64 > MAX_FILLED * window.min(times - measured * window) as f64
+            let start = single_pulse::noise_window(detector, *index, samples) * window_times;
+            let measured = start..(start + window_times).min(samples.max(start + 1));
+            let reached = runs.partition_point(|run| run.end <= measured.start * bin);
+            let beyond = runs.partition_point(|run| run.start < (measured.end + delay) * bin);
+            filled_part(&runs[reached..beyond.max(reached)], plan, 0, measured) > MAX_FILLED
         };
-        // Windows that are measured in the one before follow those with fill.
-        let mut looked: Vec<u64> = filled.keys().flat_map(|index| [*index, index + 1]).collect();
-        looked.dedup();
         let mut unsearched: Vec<Gap> = Vec::new();
-        for index in looked.into_iter().filter(|index| index * window < times).filter(is_lost) {
-            let start_time = first + index * window;
-            let rows = window.min(times - index * window);
+        let inside = windows.into_iter().filter(|index| index * window_times < samples);
+        for index in inside.filter(is_lost) {
+            let start_time = first + index * window_times * bin;
+            let rows = (samples - index * window_times).min(window_times) * bin;
             match unsearched.last_mut() {
                 Some(last) if last.start_time + last.times == start_time => last.times += rows,
                 _ => unsearched.push(Gap { start_time, times: rows }),
@@ -333,19 +334,43 @@ impl Filled {
     /// Returns the filled fraction of a trial's window in output samples.
     fn part(&self, plan: &dedisperse::Plan, dm: usize, window: Range<u64>) -> f64 {
         let lost = self.lost.runs();
-        let channels = plan.channels_used();
-        let step = channels.len().div_ceil(SAMPLED_CHANNELS);
-        let bin = plan.downsample() as u64;
-        let filled = |channel: usize| {
-            let start = (window.start + plan.shift(dm, channel) as u64) * bin;
-            let end = start + (window.end - window.start) * bin;
-            let overlap = |gap: &Range<u64>| gap.end.min(end).saturating_sub(gap.start.max(start));
-            self.gaps.iter().chain(lost.iter()).map(overlap).sum::<u64>()
-        };
-        let looked = channels.iter().step_by(step);
-        let count = looked.len() as u64 * (window.end - window.start) * bin;
-        looked.map(|channel| filled(*channel)).sum::<u64>() as f64 / count as f64
+        filled_part(self.gaps.iter().chain(lost.iter()), plan, dm, window)
     }
+}
+
+/// Returns the fraction of a trial's window, in output samples, that runs of rows fill; no row is in two of them.
+fn filled_part<'a>(
+    runs: impl IntoIterator<Item = &'a Range<u64>, IntoIter: Clone>,
+    plan: &dedisperse::Plan,
+    dm: usize,
+    window: Range<u64>,
+) -> f64 {
+    let runs = runs.into_iter();
+    let channels = plan.channels_used();
+    let step = channels.len().div_ceil(SAMPLED_CHANNELS);
+    let bin = plan.downsample() as u64;
+    let filled = |channel: usize| {
+        let start = (window.start + plan.shift(dm, channel) as u64) * bin;
+        let end = start + (window.end - window.start) * bin;
+        let overlap = |run: &Range<u64>| run.end.min(end).saturating_sub(run.start.max(start));
+        runs.clone().map(overlap).sum::<u64>()
+    };
+    let looked = channels.iter().step_by(step);
+    let count = looked.len() as u64 * (window.end - window.start) * bin;
+    looked.map(|channel| filled(*channel)).sum::<u64>() as f64 / count as f64
+}
+
+/// Sorts runs and joins those that overlap or follow each other.
+fn united(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    runs.sort_by_key(|run| run.start);
+    let mut united: Vec<Range<u64>> = Vec::new();
+    for run in runs {
+        match united.last_mut() {
+            Some(last) if last.end >= run.start => last.end = last.end.max(run.end),
+            _ => united.push(run),
+        }
+    }
+    united
 }
 
 #[cfg(test)]
@@ -450,33 +475,54 @@ mod tests {
         .unwrap()
     }
 
-    #[test]
-    fn windows_whose_noise_is_measured_in_fill_are_not_searched() {
-        let gap = |start_time, times| Gap { start_time, times };
-        // Windows of 2048 rows from row 50 on; the last has 800 rows and takes the noise of the one before.
-        let detector = detector();
-        assert_eq!(detector.window_times(), 1024);
-        let unsearched = |gaps: &[Gap]| Filled::unsearched(gaps, 50, 4 * 2048 + 800, &detector, 2);
-        assert_eq!(unsearched(&[]), []);
-        assert_eq!(unsearched(&[gap(0, 50 + 512), gap(50 + 4 * 2048, 800)]), []);
-        assert_eq!(unsearched(&[gap(0, 50 + 513)]), [gap(50, 2048)]);
-        assert_eq!(unsearched(&[gap(60, 500), gap(2000, 800)]), [gap(50, 2 * 2048)]);
-        assert_eq!(unsearched(&[gap(6400, 1600)]), [gap(50 + 3 * 2048, 2048 + 800)]);
-    }
-
-    #[test]
-    fn events_take_the_fill_of_the_window_in_which_their_noise_is_measured() {
-        let plan = dedisperse::Plan::new(dedisperse::Options {
+    fn one_trial(dm: f64, downsample: usize) -> dedisperse::Plan {
+        dedisperse::Plan::new(dedisperse::Options {
             band: Band::uniform(1500.0, -1.0, 8).unwrap(),
             tsamp_s: 1e-3,
-            dms: vec![0.0],
-            downsample: 1,
+            dms: vec![dm],
+            downsample,
             encoding: Encoding::U8,
             range: None,
             masked: Vec::new(),
             dm_constant: DM_CONSTANT,
         })
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn windows_whose_noise_is_measured_in_fill_are_not_searched() {
+        let gap = |start_time, times| Gap { start_time, times };
+        // Windows of 2048 rows from row 50 on; the last has 800 rows and takes the noise of the one before.
+        let (plan, detector) = (one_trial(0.0, 2), detector());
+        assert_eq!(detector.window_times(), 1024);
+        let times = 4 * 2048 + 800;
+        let none = Filled::default();
+        let unsearched = |gaps: &[Gap]| none.unsearched(gaps, 50, times, &plan, &detector);
+        assert_eq!(unsearched(&[]), []);
+        assert_eq!(unsearched(&[gap(0, 50 + 512), gap(50 + 4 * 2048, 800)]), []);
+        assert_eq!(unsearched(&[gap(0, 50 + 513)]), [gap(50, 2048)]);
+        assert_eq!(unsearched(&[gap(60, 500), gap(2000, 800)]), [gap(50, 2 * 2048)]);
+        assert_eq!(unsearched(&[gap(6400, 1600)]), [gap(50 + 3 * 2048, 2048 + 800)]);
+        // Rows that are both in a gap and found lost count once.
+        let lost = LostRows::default();
+        lost.add(0..400);
+        let filled = Filled::new(&[], 50, lost);
+        assert_eq!(filled.unsearched(&[gap(50, 400)], 50, times, &plan, &detector), []);
+        assert_eq!(
+            filled.unsearched(&[gap(650, 200)], 50, times, &plan, &detector),
+            [gap(50, 2048)]
+        );
+        // A trial of long delay reads a gap of late rows early.
+        let late = one_trial(2e6, 2);
+        let delay = late.trial_shift(0) as u64 * 2;
+        assert!((34_000..36_000).contains(&delay), "{delay}");
+        let rows = none.unsearched(&[gap(3 * 2048, 36_000)], 0, delay + 8192, &late, &detector);
+        assert_eq!(rows, [gap(0, 8192)]);
+    }
+
+    #[test]
+    fn events_take_the_fill_of_the_window_in_which_their_noise_is_measured() {
+        let plan = one_trial(0.0, 1);
         // Half of the first window is filled; the second one is short at first.
         let filled = Filled::new(&[Gap { start_time: 0, times: 512 }], 0, LostRows::default());
         let left = |time: u64, samples: u64| {

@@ -43,6 +43,7 @@ use crate::alerts::{self, Alerts, Observation};
 use crate::behind;
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
+use crate::gaps::{self, Unsearched};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
@@ -60,7 +61,7 @@ use crate::streams::Expected;
 use crate::streams::{self, free_name, name_of};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::watch::Session;
-use crate::{errors, gaps, json};
+use crate::{errors, json};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
 pub(crate) use album::FOLDER as PICTURES;
@@ -828,9 +829,10 @@ impl<'a> Work<'a> {
             );
         }
         warn_of_flagged(report.flagged_samples, quiet);
-        let listed = |gaps| gaps::listed(gaps, self.header.tsamp_s, self.opened.delay_s());
-        gaps::warn(&listed(&report.gaps), quiet);
-        gaps::warn_of_unsearched(&listed(&report.unsearched), quiet);
+        let (tsamp_s, first_s) = (self.header.tsamp_s, self.opened.delay_s());
+        gaps::warn(&gaps::listed(&report.gaps, tsamp_s, first_s), quiet);
+        let unsearched = Unsearched::listed(&report.unsearched, tsamp_s, first_s);
+        gaps::warn_of_unsearched(&unsearched, quiet);
     }
 
     /// Writes all files except the folder's final name. Lists come first; an error that ends the plots becomes the

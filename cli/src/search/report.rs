@@ -15,7 +15,7 @@ use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use crate::behind::Dropped;
 use crate::flags;
-use crate::gaps::{self, Gap};
+use crate::gaps::{self, Gap, Unsearched};
 use crate::geometry;
 use crate::numbers::tidy;
 use crate::plots::duration;
@@ -72,9 +72,10 @@ pub(crate) struct Summary {
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
-    /// Times that gaps fill too much for a search, at low dispersion measures; absent without any.
+    /// Times in which no burst of the lowest trial can be found, because gaps fill more than a quarter of the window that gives the
+    /// noise; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    unsearched: Vec<Gap>,
+    unsearched: Vec<Unsearched>,
     /// Samples of a live stream that were dropped because the search was too slow; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<Dropped>,
@@ -244,7 +245,7 @@ impl Summary {
             },
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
-            unsearched: gaps::listed(&report.unsearched, found.header.tsamp_s, found.delay_s),
+            unsearched: Unsearched::listed(&report.unsearched, found.header.tsamp_s, found.delay_s),
             dropped: found.dropped.clone(),
             interference: interference(found),
             left_out: LeftOut::new(found),

@@ -459,8 +459,11 @@ impl Group {
     }
 }
 
-/// Places of a group's patterns by their hash: 0 if free, else 1 + an index. A tile has at most half as many trials.
+/// Places of a group's patterns by their hash: 0 if free, else 1 + an index.
 struct Known([u8; 256]);
+
+/// A tile has fewer trials than [`Known`] has places, so a search of it ends.
+const _: () = assert!(TALL.tile_dms < 255 && LARGE.tile_dms < 255);
 
 impl Default for Known {
     fn default() -> Self {
@@ -749,5 +752,49 @@ fn write_chain(
         // Padding step that completes no row.
         let any = place(&group.patterns[chain[0]], 0);
         steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_patterns_are_found_at_their_index() {
+        // Patterns that differ in one place, each asked for several times.
+        let mut patterns: Vec<Pattern> = Vec::new();
+        let mut known = Known::default();
+        for asked in 0..1000_usize {
+            let mut pattern = [0; CHANNELS];
+            pattern[asked % 16] = (asked * 7 % 128 / 16) as u16;
+            let expected = patterns.iter().position(|other| *other == pattern);
+            let index = known.index(&pattern, &patterns);
+            assert_eq!(index, expected.unwrap_or(patterns.len()));
+            if index == patterns.len() {
+                patterns.push(pattern);
+            }
+        }
+        assert!(patterns.len() > 60, "{}", patterns.len());
+    }
+
+    #[test]
+    fn single_channels_fit_every_shape() {
+        for (lane, packed) in super::super::KINDS {
+            for shape in Shape::all(lane, packed) {
+                let last = shape.max_spread() - 1;
+                let trial = |dm: usize| dm * last / (shape.tile_dms - 1);
+                for start in 0..4 {
+                    let interval = Interval {
+                        rows: (0..CHANNELS as u32).collect(),
+                        shifts: vec![
+                            (0..shape.tile_dms).map(|dm| start + trial(dm)).collect();
+                            CHANNELS
+                        ],
+                        back: 0,
+                    };
+                    assert!(Sharing::new(&shape, &interval, 1).is_some(), "{shape:?} {start}");
+                }
+            }
+        }
     }
 }

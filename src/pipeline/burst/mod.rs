@@ -56,8 +56,8 @@ pub struct Report {
     pub left_out: usize,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
-    /// Rows that gaps fill too much for a search: windows of the baseline of which they fill more than a quarter, at the
-    /// lowest dispersion measures.
+    /// Rows in which no burst of the lowest trial can be found, because gaps fill more than a quarter of the window that gives
+    /// their noise.
     pub unsearched: Vec<Gap>,
     /// Samples that were not finite, filled with their channel's level.
     pub flagged_samples: u64,

@@ -189,10 +189,14 @@ pub(super) const SLOTS: usize = 3;
 /// Limit in bytes on the plane of trials per gulp, of the largest range.
 const DEVICE_PLANE_BYTES: usize = 2 << 30;
 
-/// Limits on the lanes of ranges that are searched side by side, of which each has a plane: their bytes, that part of the free
-/// memory, and their number. Ranges with larger planes fill a device one at a time.
+/// Limit in bytes on the planes of all lanes, on which ranges are searched side by side. A range with a larger plane fills a device
+/// alone.
 const LANES_BYTES: usize = 512 << 20;
+
+/// The planes of all lanes take at most the free memory divided by this.
 const LANES_PART: usize = 8;
+
+/// Largest number of lanes.
 const MAX_LANES: usize = 64;
 
 /// Limit in bytes on the rows of a gulp; longer gulps hide less of the copy.
@@ -445,6 +449,7 @@ impl Stage {
     pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
         let Stages { ranges, clusterer, .. } = stages;
         let mut skipped = 0;
+        // One lane for all ranges: dedispersers and detectors wait for their work on other streams.
         if let Some(Lane { stream, plane, .. }) = self.lanes.first_mut() {
             for range in ranges {
                 skipped += range.enqueue_finish(times, plane, stream, clusterer)?;

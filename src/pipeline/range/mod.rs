@@ -51,7 +51,7 @@ pub(super) struct RangeSearch {
     first_row: u64,
     /// Samples of each trial that were passed to the detector.
     emitted: u64,
-    /// Row with which the stream ends, once its last samples are searched.
+    /// Number of rows of the stream, once it has ended.
     ended_at: Option<u64>,
 }
 
@@ -143,11 +143,10 @@ impl RangeSearch {
         ranges.iter().flat_map(fitting).collect()
     }
 
-    /// Returns the rows, of `times` rows from row `first` on of a source with gaps, in which nothing is found at the dispersion
-    /// measure 0.
+    /// Returns the rows of a source, of `times` rows from row `first` on, in which no burst of the lowest trial can be found because gaps
+    /// fill more than a quarter of the window that gives their noise.
     pub(super) fn unsearched(&self, gaps: &[Gap], first: u64, times: u64) -> Vec<Gap> {
-        let bin = self.dedisperser.plan().downsample() as u64;
-        Filled::unsearched(gaps, first, times, self.detector.plan(), bin)
+        self.filled.unsearched(gaps, first, times, self.dedisperser.plan(), self.detector.plan())
     }
 
     /// Returns the bytes of the plane per input row.
@@ -241,9 +240,7 @@ impl RangeSearch {
             if produced == 0 {
                 break;
             }
-            self.detector.enqueue(plane, produced, &mut self.events, stream)?;
-            self.emitted += produced as u64;
-            self.push_events(clusterer)?;
+            self.enqueue_search(plane, produced, stream, clusterer)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
         self.push_events(clusterer)?;
