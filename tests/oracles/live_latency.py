@@ -49,6 +49,7 @@ def main():
             axes.set_title(f"{name}\nmedian {median:.4g} s, 99 % {late:.4g} s", fontsize=9)
             axes.set_xlabel("seconds", fontsize=8)
             axes.tick_params(labelsize=8)
+            axes.locator_params(axis="x", nbins=5)
         row[0].set_ylabel(f"events\n{label(document)}", fontsize=8)
     figure.savefig(asked.plot, dpi=90)
 
