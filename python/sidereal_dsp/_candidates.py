@@ -44,6 +44,9 @@ class Candidates(Sequence["Candidate"]):
         Channels left out, in recorded order.
     left_out : int
         Candidates dropped because of `max_per_minute`.
+    unsearched : array of float64
+        Start and end of each interval in which gaps fill too much of the data for a search, s from the first sample;
+        shape (intervals, 2).
     duration : float
         Length of the data searched, s.
     incomplete : str or None
@@ -60,6 +63,7 @@ class Candidates(Sequence["Candidate"]):
         skipped_dms: int = 0,
         masked_channels: list[int] | None = None,
         left_out: int = 0,
+        unsearched: npt.NDArray[np.float64] | None = None,
         duration: float = 0.0,
         incomplete: str | None = None,
         tstart_mjd: float | None = None,
@@ -69,6 +73,7 @@ class Candidates(Sequence["Candidate"]):
         self.skipped_dms = skipped_dms
         self.masked_channels = masked_channels or []
         self.left_out = left_out
+        self.unsearched = np.empty((0, 2)) if unsearched is None else unsearched
         self.duration = duration
         self.incomplete = incomplete
         self.tstart_mjd = tstart_mjd

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ class _Time(Protocol):
 
 _Number = float | _Quantity
 _Numbers = Sequence[float] | npt.NDArray[Any] | _Quantity
+_Channels = Sequence[int] | Sequence[bool] | npt.NDArray[Any]
 _Path = str | PathLike[str]
 _Array = npt.NDArray[Any]
 
@@ -93,7 +94,7 @@ class Channelizer:
     def push(self, x: _Array, *, out: _Array | None = None) -> _Array: ...
     def flush(self) -> _Array: ...
     def reset(self) -> None: ...
-    def frequencies(self, centre: _Number, bandwidth: _Number) -> list[float]: ...
+    def frequencies(self, centre: _Number, bandwidth: _Number) -> npt.NDArray[np.float64]: ...
     @property
     def delay_samples(self) -> float: ...
     @property
@@ -120,7 +121,7 @@ class DmRange:
     @property
     def dm_min(self) -> float: ...
     @property
-    def dm_max(self) -> float: ...
+    def dm_end(self) -> float: ...
     @property
     def dm_step(self) -> float: ...
     @property
@@ -157,15 +158,17 @@ class Dedisperser:
         dtype: npt.DTypeLike,
         *,
         downsample: int = 1,
-        mask: Sequence[int] | None = None,
+        zap_channels: _Channels | None = None,
         device: str = "cpu",
         threads: int = 0,
     ) -> Dedisperser: ...
     def push(self, x: _Array, *, out: _Array | None = None) -> _Array: ...
     def flush(self) -> _Array: ...
     def reset(self) -> None: ...
+    def valid_samples(self, rows: int) -> npt.NDArray[np.int64]: ...
     def shifts(self, trial: int) -> list[int]: ...
 
+@overload
 def dedisperse(
     x: _Array,
     freqs: _Numbers,
@@ -173,16 +176,32 @@ def dedisperse(
     dms: _Numbers,
     *,
     downsample: int = 1,
-    mask: Sequence[int] | None = None,
+    zap_channels: _Channels | None = None,
     out: _Array | None = None,
+    return_valid: Literal[False] = False,
     device: str = "cpu",
     threads: int = 0,
 ) -> _Array: ...
+@overload
+def dedisperse(
+    x: _Array,
+    freqs: _Numbers,
+    tsamp: _Number,
+    dms: _Numbers,
+    *,
+    downsample: int = 1,
+    zap_channels: _Channels | None = None,
+    out: _Array | None = None,
+    return_valid: Literal[True],
+    device: str = "cpu",
+    threads: int = 0,
+) -> tuple[_Array, npt.NDArray[np.int64]]: ...
 def find_pulses(
     series: _Array,
     tsamp: _Number,
     *,
     snr: float = 6.0,
+    valid: Sequence[int] | npt.NDArray[np.integer[Any]] | int | None = None,
     max_width: _Number | None = None,
     baseline: _Number | None = None,
     device: str = "cpu",
@@ -395,7 +414,7 @@ def search(
     max_width: _Number | None = None,
     baseline: _Number | None = None,
     rfi: str = "auto",
-    zap_channels: Sequence[int] | None = None,
+    zap_channels: _Channels | None = None,
     zero_dm: bool = False,
     max_per_minute: int = 1000,
     time_range: tuple[_Number, _Number] | None = None,

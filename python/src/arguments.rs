@@ -102,6 +102,49 @@ pub(crate) fn count(name: &'static str, value: i64) -> PyResult<usize> {
     usize::try_from(value).map_err(|_| refused(name, value, "it must not be negative"))
 }
 
+/// Returns whether each channel of a band is left out: `value` has the channels' numbers, or a bool for each channel.
+///
+/// # Errors
+/// `ParameterError` for anything else, numbers mixed with bools, a channel that the band does not have, and all
+/// channels.
+pub(crate) fn zapped(value: Option<&Bound<'_, PyAny>>, channels: usize) -> PyResult<Vec<bool>> {
+    const NAME: &str = "zap_channels";
+    let mut zapped = vec![false; channels];
+    let Some(value) = value else { return Ok(zapped) };
+    let array = value.py().import("numpy")?.call_method1("asarray", (value,));
+    let wrong =
+        || refused(NAME, kind(value), "it must be channels' numbers, or a bool for each channel");
+    let array = array.map_err(|_| wrong())?;
+    if array.getattr("ndim")?.extract::<usize>()? != 1 {
+        return Err(wrong());
+    }
+    if let Ok(flags) = array.extract::<PyReadonlyArray1<'_, bool>>() {
+        let flags = flags.as_array();
+        if flags.len() != channels {
+            let rule = format!("a bool for each channel is needed, {channels}");
+            return Err(refused(NAME, format!("{} bools", flags.len()), rule));
+        }
+        zapped = flags.to_vec();
+    } else {
+        // NumPy would turn the bools of such a list into the numbers 0 and 1.
+        let items = value.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        if items.iter().any(|item| item.extract::<bool>().is_ok()) {
+            return Err(refused(NAME, "numbers mixed with bools", "it must be one of these"));
+        }
+        for channel in array.try_iter()? {
+            let channel = channel?;
+            let Ok(number) = channel.extract::<i64>() else { return Err(wrong()) };
+            let known = usize::try_from(number).ok().and_then(|at| zapped.get_mut(at));
+            let rule = format!("there are channels 0 to {}", channels.saturating_sub(1));
+            *known.ok_or_else(|| refused(NAME, number, rule))? = true;
+        }
+    }
+    if channels > 0 && zapped.iter().all(|zapped| *zapped) {
+        return Err(refused(NAME, "all channels", "one must be left"));
+    }
+    Ok(zapped)
+}
+
 /// Parses a word by the library's own rule.
 ///
 /// # Errors

@@ -167,7 +167,7 @@ pub(crate) struct Trigger {
     snr: f64,
     /// Phase, radians.
     phase: f64,
-    /// Xi-squared: 1 on average for noise and for a signal.
+    /// Xi-squared: 1 on average in Gaussian noise and for a signal equal to the template.
     xi2: f64,
 }
 
@@ -192,7 +192,8 @@ pub(crate) struct Event {
     network_snr: f64,
     /// Ranking statistic.
     ranking: f64,
-    /// Rate of accidental events at least as loud, Hz; None without a background.
+    /// False-alarm rate, Hz: (1 + louder accidental events) / background time, an upper limit if there are none. None
+    /// without background.
     far_hz: Option<f64>,
     /// Name of the template.
     template: String,
@@ -315,11 +316,11 @@ fn design(f_low_hz: f64, rate_hz: u32) -> Options {
 /// Parameters
 /// ----------
 /// strain : list of Strain
-///     Strain of each detector, all of one rate.
+///     Strain of each detector, all of one rate; it is copied.
 /// masses : tuple of float, optional
-///     Lowest and highest mass of both bodies in solar masses; templates are placed between them.
+///     Lowest and highest mass of both bodies in the detector frame, solar masses; templates are placed between them.
 /// templates : list of tuples, optional
-///     Templates in place of `masses`: two masses each, or two masses and two spins.
+///     Templates in place of `masses`: two detector-frame masses each, or two masses and two spins.
 /// f_low : float or Quantity, default 20
 ///     Lowest frequency used, Hz.
 /// segment : float or Quantity, default 4

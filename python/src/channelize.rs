@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use numpy::{Complex32, Element};
+use numpy::{Complex32, Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use sidereal::channelize::{
     Channelizer as Engine, Detection, Feed, Form, Input, Options, Output, Plan, Products,
@@ -120,11 +120,14 @@ fn window(window: &Bound<'_, PyAny>) -> PyResult<Window> {
 /// antennas, coarse_channels, pols : int, optional
 ///     Lengths of the axes before time, in this order. An axis that is not given does not exist.
 /// window : str or array, default "hann"
-///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients.
+///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients in an array
+///     of one axis. A transform has `channels` points for complex samples, and twice as many for real ones.
 /// oversampling : tuple of int, optional
-///     P and Q: a spectrum every points x Q / P samples, by default every points.
+///     P and Q: a spectrum every points x Q / P samples; by default P = Q = 1.
 /// detect : str, optional
-///     ``power``, ``I``, ``IQUV`` or ``AABBCRCI``; by default the spectra are complex.
+///     ``power`` (of each polarization), ``I``, ``IQUV`` (Stokes parameters) or ``AABBCRCI`` (both powers, and the real
+///     and the imaginary part of the first polarization times the conjugate of the second); by default the spectra are
+///     complex.
 /// feed : str, default "linear"
 ///     Polarization basis, ``linear`` or ``circular``.
 /// integrate : int, default 1
@@ -356,22 +359,23 @@ impl Channelizer {
         self.engine().reset();
     }
 
-    /// Returns the frequencies of the channels.
+    /// Returns the frequencies of the channels of one recorded channel.
     ///
     /// Parameters
     /// ----------
     /// centre, bandwidth : float or Quantity
-    ///     Centre of the recorded band and its width, MHz.
+    ///     Centre and width of that recorded channel, MHz.
     ///
     /// Returns
     /// -------
-    /// list of float
-    ///     Centre of each channel of a recorded channel, MHz.
-    fn frequencies(
+    /// array of float64
+    ///     Centre of each of its channels, MHz; shape (channels,).
+    fn frequencies<'py>(
         &self,
-        centre: &Bound<'_, PyAny>,
-        bandwidth: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<f64>> {
+        centre: &Bound<'py, PyAny>,
+        bandwidth: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let py = centre.py();
         let centre = Unit::Megahertz.number("centre", centre)?;
         let bandwidth = Unit::Megahertz.number("bandwidth", bandwidth)?;
         let channels = self.plan.channels();
@@ -380,7 +384,8 @@ impl Channelizer {
             false => centre - bandwidth / 2.0,
         };
         let width = bandwidth / channels as f64;
-        Ok((0..channels).map(|channel| first + channel as f64 * width).collect())
+        let centres = (0..channels).map(|channel| first + channel as f64 * width);
+        Ok(centres.collect::<Vec<_>>().into_pyarray(py))
     }
 
     /// Samples from the first sample to the start of the first row, so that a row's time is the centre of its windows.
@@ -409,11 +414,14 @@ impl Channelizer {
 /// taps : int, default 8
 ///     Rows of samples under the window, 1 to 256.
 /// window : str or array, default "hann"
-///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients.
+///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, or taps x points coefficients in an array
+///     of one axis. A transform has `channels` points for complex samples, and twice as many for real ones.
 /// oversampling : tuple of int, optional
-///     P and Q: a spectrum every points x Q / P samples, by default every points.
+///     P and Q: a spectrum every points x Q / P samples; by default P = Q = 1.
 /// detect : str, optional
-///     ``power``, ``I``, ``IQUV`` or ``AABBCRCI``; by default the spectra are complex.
+///     ``power`` (of each polarization), ``I``, ``IQUV`` (Stokes parameters) or ``AABBCRCI`` (both powers, and the real
+///     and the imaginary part of the first polarization times the conjugate of the second); by default the spectra are
+///     complex.
 /// feed : str, default "linear"
 ///     Polarization basis, ``linear`` or ``circular``.
 /// integrate : int, default 1

@@ -1,4 +1,4 @@
-//! Trial dispersion measures, dedispersion and single-pulse search of NumPy arrays.
+//! Trial dispersion measures and dedispersion of NumPy arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,11 +7,10 @@ use pyo3::prelude::*;
 use sidereal::dedisperse::dm_plan::{self, ToleranceOptions};
 use sidereal::dedisperse::{Dedisperser as Engine, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
-use sidereal::single_pulse::{self, Detector, Event};
 use sidereal::units::DM_CONSTANT;
-use sidereal::view::{Plane, PlaneMut, Progress, check_memory};
+use sidereal::view::{PlaneMut, Progress, check_memory};
 
-use crate::arguments::{Unit, Width, backend, band, count};
+use crate::arguments::{Unit, Width, backend, band, count, zapped};
 use crate::arrays::{Readable, output};
 use crate::errors::{detached, raised, refused};
 
@@ -28,9 +27,9 @@ const DM_MAX: f64 = 2000.0;
 pub(crate) struct DmRange {
     /// First trial, pc cm^-3.
     dm_min: f64,
-    /// End of the range, not itself a trial unless it is `dm_min`.
-    dm_max: f64,
-    /// Distance between trials.
+    /// End of the range, pc cm^-3; not itself a trial unless it is `dm_min`.
+    dm_end: f64,
+    /// Distance between trials, pc cm^-3.
     dm_step: f64,
     /// Samples summed into one before dedispersion.
     downsample: usize,
@@ -43,7 +42,7 @@ impl DmRange {
     fn __repr__(&self) -> String {
         format!(
             "<DmRange {} to {} by {}, {} samples summed>",
-            self.dm_min, self.dm_max, self.dm_step, self.downsample
+            self.dm_min, self.dm_end, self.dm_step, self.downsample
         )
     }
 }
@@ -57,7 +56,7 @@ pub(crate) struct DmPlan {
 
 #[pymethods]
 impl DmPlan {
-    /// Trial dispersion measures, pc cm^-3, ascending; a float64 array.
+    /// Trial dispersion measures, pc cm^-3, ascending; a float64 array of shape (trials,).
     #[getter]
     fn dms<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.plan.dms().into_pyarray(py)
@@ -68,7 +67,7 @@ impl DmPlan {
     fn ranges(&self) -> Vec<DmRange> {
         let range = |range: &dm_plan::DmRange| DmRange {
             dm_min: range.dm_min,
-            dm_max: range.dm_max,
+            dm_end: range.dm_max,
             dm_step: range.dm_step,
             downsample: range.downsample,
             trials: range.trials(),
@@ -126,15 +125,15 @@ impl PlanArguments<'_, '_> {
 /// Parameters
 /// ----------
 /// freqs : array of float or Quantity
-///     Centre of each channel, MHz.
+///     Centre of each channel, MHz; shape (channels,).
 /// tsamp : float or Quantity
 ///     Sampling time, s.
 /// dm_max : float or Quantity
 ///     Highest dispersion measure, itself a trial, pc cm^-3.
 /// dm_min : float or Quantity, default 0
-///     Lowest dispersion measure.
+///     Lowest dispersion measure, pc cm^-3.
 /// dm_step : float or Quantity, optional
-///     Constant step; by default steps grow with the dispersion measure.
+///     Constant step, pc cm^-3; by default steps grow with the dispersion measure.
 /// tolerance : float, optional
 ///     Factor by which a step may broaden a pulse, by default 1.25.
 /// channel_width : float or Quantity, optional
@@ -182,17 +181,17 @@ impl Sum for f32 {
 /// Parameters
 /// ----------
 /// freqs : array of float or Quantity
-///     Centre of each channel, MHz.
+///     Centre of each channel, MHz; shape (channels,).
 /// tsamp : float or Quantity
 ///     Sampling time, s.
 /// dms : array of float or Quantity
-///     Trial dispersion measures, pc cm^-3.
+///     Trial dispersion measures, pc cm^-3; shape (trials,).
 /// dtype : dtype
 ///     Type of the samples: uint8, int8, uint16, int16 or float32.
 /// downsample : int, default 1
 ///     Samples summed into one before dedispersion.
-/// mask : sequence of int, optional
-///     Channels to leave out.
+/// zap_channels : sequence of int or of bool, optional
+///     Channels to leave out: their numbers in the order of `freqs`, from 0, or a bool for each channel.
 /// device : str, default "cpu"
 ///     Name of one of `devices`.
 /// threads : int, default 0
@@ -217,7 +216,7 @@ struct Arguments<'a, 'py> {
     dms: &'a Bound<'py, PyAny>,
     encoding: Encoding,
     downsample: i64,
-    mask: Option<Vec<i64>>,
+    zap_channels: Option<&'a Bound<'py, PyAny>>,
     device: &'a str,
     threads: i64,
 }
@@ -225,12 +224,7 @@ struct Arguments<'a, 'py> {
 impl Dedisperser {
     fn bound(py: Python<'_>, arguments: Arguments<'_, '_>) -> PyResult<Self> {
         let band = band(arguments.freqs, Width::Any)?;
-        let mut masked = vec![false; band.channels()];
-        for channel in arguments.mask.unwrap_or_default() {
-            let known = usize::try_from(channel).ok().and_then(|at| masked.get_mut(at));
-            let rule = "it must be a list of channels, counted from 0";
-            *known.ok_or_else(|| refused("mask", channel, rule))? = true;
-        }
+        let masked = zapped(arguments.zap_channels, band.channels())?;
         let plan = Plan::new(Options {
             band,
             tsamp_s: Unit::Second.number("tsamp", arguments.tsamp)?,
@@ -355,7 +349,7 @@ fn place<T: Copy>(
 #[pymethods]
 impl Dedisperser {
     #[new]
-    #[pyo3(signature = (freqs, tsamp, dms, dtype, *, downsample=1, mask=None, device="cpu", threads=0))]
+    #[pyo3(signature = (freqs, tsamp, dms, dtype, *, downsample=1, zap_channels=None, device="cpu", threads=0))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
@@ -364,7 +358,7 @@ impl Dedisperser {
         dms: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
         downsample: i64,
-        mask: Option<Vec<i64>>,
+        zap_channels: Option<&Bound<'_, PyAny>>,
         device: &str,
         threads: i64,
     ) -> PyResult<Self> {
@@ -372,7 +366,7 @@ impl Dedisperser {
         let array = py.import("numpy")?.call_method1("empty", (0, dtype))?;
         let encoding = Readable::new("dtype", &array)?.encoding("dtype")?;
         let arguments =
-            Arguments { freqs, tsamp, dms, encoding, downsample, mask, device, threads };
+            Arguments { freqs, tsamp, dms, encoding, downsample, zap_channels, device, threads };
         Self::bound(py, arguments)
     }
 
@@ -406,7 +400,8 @@ impl Dedisperser {
     /// Returns
     /// -------
     /// array
-    ///     Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows.
+    ///     Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows, which is where its
+    ///     `valid_samples` end.
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rest = self.of_kind(py, None, true, None)?;
         self.reset();
@@ -419,7 +414,30 @@ impl Dedisperser {
         self.engine().reset();
     }
 
-    /// Returns the delay of each channel at a trial, in samples after `downsample`.
+    /// Returns the valid samples of each trial in a stream of `rows` rows.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : int
+    ///     Samples in time of all blocks of the stream.
+    ///
+    /// Returns
+    /// -------
+    /// array of int64
+    ///     Length of each trial's series before the zeros of `flush`; shape (trials,). It is the argument `valid` of
+    ///     `find_pulses`.
+    fn valid_samples<'py>(
+        &self,
+        py: Python<'py>,
+        rows: i64,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let rows = count("rows", rows)? as u64;
+        let of_trial = |trial| self.plan.valid_times(rows, trial) as i64;
+        let valid: Vec<i64> = (0..self.plan.dms().len()).map(of_trial).collect();
+        Ok(valid.into_pyarray(py))
+    }
+
+    /// Returns the delay of each channel at a trial, in samples after `downsample`; a list of length channels.
     fn shifts(&self, trial: i64) -> PyResult<Vec<usize>> {
         let trial = count("trial", trial)?;
         if trial >= self.plan.dms().len() {
@@ -436,17 +454,19 @@ impl Dedisperser {
 /// x : array
 ///     Samples of uint8, int8, uint16, int16 or float32; axes: time and channel; contiguous.
 /// freqs : array of float or Quantity
-///     Centre of each channel, MHz.
+///     Centre of each channel, MHz; shape (channels,).
 /// tsamp : float or Quantity
 ///     Sampling time, s.
 /// dms : array of float or Quantity
-///     Trial dispersion measures, pc cm^-3.
+///     Trial dispersion measures, pc cm^-3; shape (trials,).
 /// downsample : int, default 1
 ///     Samples summed into one before dedispersion.
-/// mask : sequence of int, optional
-///     Channels to leave out.
+/// zap_channels : sequence of int or of bool, optional
+///     Channels to leave out: their numbers in the order of `freqs`, from 0, or a bool for each channel.
 /// out : array, optional
 ///     Array of the result's shape and type, to be overwritten.
+/// return_valid : bool, default False
+///     Whether to return the number of valid samples of each trial, too.
 /// device : str, default "cpu"
 ///     Name of one of `devices`.
 /// threads : int, default 0
@@ -454,11 +474,15 @@ impl Dedisperser {
 ///
 /// Returns
 /// -------
-/// array
+/// series : array
 ///     Axes: trial and time. int32 sums of integers, float32 sums of floats, at the time of the highest frequency. The
 ///     length is that of the trial of the shortest delay; sums are 0 where a trial lacks rows.
+/// valid : array of int64
+///     Length of each trial's series before these zeros, shape (trials,); only with `return_valid`. without it,
+///     `find_pulses` finds pulses at the step to 0.
 #[pyfunction]
-#[pyo3(signature = (x, freqs, tsamp, dms, *, downsample=1, mask=None, out=None, device="cpu", threads=0))]
+#[pyo3(signature = (x, freqs, tsamp, dms, *, downsample=1, zap_channels=None, out=None,
+                    return_valid=false, device="cpu", threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn dedisperse<'py>(
     py: Python<'py>,
@@ -467,120 +491,22 @@ pub(crate) fn dedisperse<'py>(
     tsamp: &Bound<'py, PyAny>,
     dms: &Bound<'py, PyAny>,
     downsample: i64,
-    mask: Option<Vec<i64>>,
+    zap_channels: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
+    return_valid: bool,
     device: &str,
     threads: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let array = Readable::new("x", x)?;
     let encoding = array.encoding("x")?;
-    let arguments = Arguments { freqs, tsamp, dms, encoding, downsample, mask, device, threads };
+    let arguments =
+        Arguments { freqs, tsamp, dms, encoding, downsample, zap_channels, device, threads };
     let mut dedisperser = Dedisperser::bound(py, arguments)?;
     let samples = dedisperser.samples(&array)?;
-    dedisperser.of_kind(py, Some(samples), true, out)
-}
-
-/// Finds pulses in time series with boxcars of many widths.
-///
-/// Parameters
-/// ----------
-/// series : array of int32 or float32
-///     Axes: time, or trial and time; contiguous.
-/// tsamp : float or Quantity
-///     Sampling time, s.
-/// snr : float, default 6
-///     Least signal-to-noise ratio.
-/// max_width : float or Quantity, default 0.1
-///     Widest boxcar, s.
-/// baseline : float or Quantity, default 2
-///     Length over which mean and noise are estimated, s.
-/// device : str, default "cpu"
-///     Name of one of `devices`.
-/// threads : int, default 0
-///     Threads of the processor; 0 is one per core.
-///
-/// Returns
-/// -------
-/// recarray
-///     One element per pulse and trial, with the fields ``trial`` (index of the series), ``sample`` (first of the
-///     boxcar), ``width`` (samples) and ``snr``.
-#[pyfunction]
-#[pyo3(signature = (series, tsamp, *, snr=6.0, max_width=None, baseline=None, device="cpu", threads=0))]
-pub(crate) fn find_pulses<'py>(
-    py: Python<'py>,
-    series: &Bound<'py, PyAny>,
-    tsamp: &Bound<'py, PyAny>,
-    snr: f64,
-    max_width: Option<&Bound<'py, PyAny>>,
-    baseline: Option<&Bound<'py, PyAny>>,
-    device: &str,
-    threads: i64,
-) -> PyResult<Bound<'py, PyAny>> {
-    let array = Readable::new("series", series)?;
-    let [trials, times] = match *array.shape() {
-        [times] => [1, times],
-        _ => array.plane("series", "time, or trial and time")?,
-    };
-    let seconds = |name, value: Option<&Bound<'_, PyAny>>, default: f64| {
-        value.map_or(Ok(default), |value| Unit::Second.number(name, value))
-    };
-    let bound = match &array {
-        Readable::I32(sums) => {
-            let sums = sums.as_slice()?;
-            let ends = sums.iter().min().zip(sums.iter().max());
-            Some(ends.map_or((0, 0), |(least, most)| (i64::from(*least), i64::from(*most))))
-        }
-        Readable::F32(_) => None,
-        _ => {
-            let rule = "series are int32 or float32";
-            return Err(refused("series", format!("an array of {}", array.kind()), rule));
-        }
-    };
-    let options = single_pulse::Options {
-        // The search of one trial does not depend on the others' dispersion measures.
-        dms: (0..trials).map(|trial| trial as f64).collect(),
-        tsamp_s: Unit::Second.number("tsamp", tsamp)?,
-        max_width_s: seconds("max_width", max_width, 0.1)?,
-        baseline_s: seconds("baseline", baseline, 2.0)?,
-        snr,
-        bound,
-    };
-    let plan = single_pulse::Plan::new(options).map_err(raised)?;
-    check_memory("the windows of all trials", Some(plan.state_bytes())).map_err(raised)?;
-    let backend = backend(py, device, threads)?;
-    let input = match &array {
-        Readable::I32(sums) => {
-            let plane = Plane::new(sums.as_slice()?, trials, times, times).map_err(raised)?;
-            single_pulse::Input::I32(plane)
-        }
-        Readable::F32(sums) => {
-            let plane = Plane::new(sums.as_slice()?, trials, times, times).map_err(raised)?;
-            single_pulse::Input::F32(plane)
-        }
-        _ => return Err(refused("series", array.kind(), "series are int32 or float32")),
-    };
-    let mut events: Vec<Event> = Vec::new();
-    detached(py, || {
-        let mut detector = Detector::new(plan, &backend)?;
-        detector.run(input, &mut events)?;
-        detector.flush(&|_| times as u64, &mut events)
-    })?;
-    py.check_signals()?;
-    let column = |event: &Event| (event.dm, event.time, event.width, event.snr);
-    let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (trial, sample, width, snr) in events.iter().map(column) {
-        columns.0.push(trial);
-        columns.1.push(sample);
-        columns.2.push(width);
-        columns.3.push(snr);
+    let series = dedisperser.of_kind(py, Some(samples), true, out)?;
+    if !return_valid {
+        return Ok(series);
     }
-    let arrays = (
-        columns.0.into_pyarray(py),
-        columns.1.into_pyarray(py),
-        columns.2.into_pyarray(py),
-        columns.3.into_pyarray(py),
-    );
-    let names = pyo3::types::PyDict::new(py);
-    names.set_item("names", "trial,sample,width,snr")?;
-    py.import("numpy")?.getattr("rec")?.call_method("fromarrays", (arrays,), Some(&names))
+    let valid = dedisperser.valid_samples(py, samples.times() as i64)?;
+    Ok((series, valid).into_pyobject(py)?.into_any())
 }

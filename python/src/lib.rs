@@ -9,6 +9,7 @@ mod dedisperse;
 mod errors;
 mod recording;
 mod search;
+mod single_pulse;
 mod strain;
 mod voltages;
 
@@ -52,7 +53,7 @@ fn _sidereal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dedisperse::Dedisperser>()?;
     module.add_function(wrap_pyfunction!(dedisperse::plan_dms, module)?)?;
     module.add_function(wrap_pyfunction!(dedisperse::dedisperse, module)?)?;
-    module.add_function(wrap_pyfunction!(dedisperse::find_pulses, module)?)?;
+    module.add_function(wrap_pyfunction!(single_pulse::find_pulses, module)?)?;
     module.add_class::<correlate::Correlator>()?;
     module.add_function(wrap_pyfunction!(correlate::correlate, module)?)?;
     module.add_class::<binaries::Strain>()?;

@@ -74,7 +74,7 @@ impl Header {
         self.header.tsamp_s
     }
 
-    /// Centre of each channel in recorded order, MHz; a float64 array.
+    /// Centre of each channel in recorded order, MHz; a float64 array of shape (channels,).
     #[getter]
     fn freqs<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let centres = self.header.band.centres_hz().iter();
@@ -254,8 +254,8 @@ impl Recording {
     /// Returns
     /// -------
     /// array
-    ///     Axes: time and channel. uint8, int8, uint16, int16 or float32 as recorded (uint8 for fewer bits); fewer
-    ///     than `n` samples at the end of the recording.
+    ///     Axes: time and channel, shape (n, channels). uint8, int8, uint16, int16 or float32 as recorded (uint8 for
+    ///     fewer bits); fewer than `n` samples at the end of the recording.
     #[pyo3(signature = (start=0, n=None))]
     fn read<'py>(
         &mut self,

@@ -1,5 +1,6 @@
 //! Search for bursts in files and arrays.
 
+use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use sidereal::Error;
@@ -8,7 +9,7 @@ use sidereal::io::{self, FilterbankSource, OpenOptions};
 use sidereal::pipeline::burst::{self, Checkpoint, Observer, SearchOptions, Source, Status};
 use sidereal::single_pulse;
 
-use crate::arguments::{Unit, Width, backend, band, count};
+use crate::arguments::{Unit, Width, backend, band, count, zapped};
 use crate::arrays::Readable;
 use crate::dedisperse::{DmPlan, PlanArguments};
 use crate::errors::{Interruption, raised, refused};
@@ -30,9 +31,9 @@ pub(crate) struct Candidate {
     members: usize,
     /// Index of the trial dispersion measure.
     dm_trial: usize,
-    /// Lowest dispersion measure of a member.
+    /// Lowest dispersion measure of a member, pc cm^-3.
     dm_min: f64,
-    /// Highest dispersion measure of a member.
+    /// Highest dispersion measure of a member, pc cm^-3.
     dm_max: f64,
     /// Earliest start of a member, s.
     begin: f64,
@@ -113,7 +114,7 @@ struct Arguments<'a, 'py> {
     max_width: Option<&'a Bound<'py, PyAny>>,
     baseline: Option<&'a Bound<'py, PyAny>>,
     rfi: &'a str,
-    zap_channels: Option<Vec<i64>>,
+    zap_channels: Option<&'a Bound<'py, PyAny>>,
     zero_dm: bool,
     max_per_minute: i64,
     time_range: Option<Vec<Bound<'py, PyAny>>>,
@@ -139,16 +140,8 @@ impl Arguments<'_, '_> {
         if let Some(baseline) = self.baseline {
             options.baseline_s = Unit::Second.number("baseline", baseline)?;
         }
-        for channel in self.zap_channels.iter().flatten() {
-            let known = usize::try_from(*channel).ok().filter(|at| *at < header.channels());
-            let rule = format!("there are channels 0 to {}", header.channels() - 1);
-            options.zapped.push(known.ok_or_else(|| refused("zap_channels", *channel, rule))?);
-        }
-        options.zapped.sort_unstable();
-        options.zapped.dedup();
-        if options.zapped.len() == header.channels() {
-            return Err(refused("zap_channels", "all channels", "one must be left"));
-        }
+        let zapped = zapped(self.zap_channels, header.channels())?;
+        options.zapped = (0..header.channels()).filter(|channel| zapped[*channel]).collect();
         options.zero_dm = self.zero_dm;
         options.auto_mask = rfi.has_mask();
         options.mitigation = rfi.steps();
@@ -177,15 +170,15 @@ impl Arguments<'_, '_> {
 ///     The files of one observation, or samples of uint8, int8, uint16, int16 or float32 with the axes time and
 ///     channel, contiguous.
 /// freqs : array of float or Quantity, optional
-///     Centre of each channel of an array, MHz.
+///     Centre of each channel of an array, MHz; shape (channels,).
 /// tsamp : float or Quantity, optional
 ///     Sampling time of an array, s.
 /// dm_max : float or Quantity, default 2000
-///     Highest dispersion measure, pc cm^-3.
+///     Highest dispersion measure, itself a trial, pc cm^-3.
 /// dm_min : float or Quantity, default 0
-///     Lowest dispersion measure.
+///     Lowest dispersion measure, pc cm^-3.
 /// dm_step : float or Quantity, optional
-///     Constant step; by default steps grow with the dispersion measure.
+///     Constant step, pc cm^-3; by default steps grow with the dispersion measure.
 /// tolerance : float, optional
 ///     Factor by which a step may broaden a pulse, by default 1.25.
 /// plan : DmPlan, optional
@@ -198,8 +191,8 @@ impl Arguments<'_, '_> {
 ///     Length over which mean and noise are estimated, s.
 /// rfi : str, default "auto"
 ///     Treatment of interference: ``auto``, ``none`` or names of steps, as ``sidereal search --rfi`` takes them.
-/// zap_channels : sequence of int, optional
-///     Channels to leave out, in recorded order.
+/// zap_channels : sequence of int or of bool, optional
+///     Channels to leave out: their numbers in recorded order, from 0, or a bool for each channel.
 /// zero_dm : bool, default False
 ///     Whether to subtract the mean of each spectrum.
 /// max_per_minute : int, default 1000
@@ -236,7 +229,7 @@ pub(crate) fn search<'py>(
     max_width: Option<&Bound<'py, PyAny>>,
     baseline: Option<&Bound<'py, PyAny>>,
     rfi: &str,
-    zap_channels: Option<Vec<i64>>,
+    zap_channels: Option<&Bound<'py, PyAny>>,
     zero_dm: bool,
     max_per_minute: i64,
     time_range: Option<Vec<Bound<'py, PyAny>>>,
@@ -274,7 +267,8 @@ pub(crate) fn search<'py>(
             let mut listener = Listener { interruption, on_candidate, found: Vec::new() };
             burst::search_from(Source::Rows(rows), &options, &backend, None, &mut listener)
         });
-        candidates(py, &interruption.result(report)?, tstart_mjd)
+        let tsamp_s = rows.header().tsamp_s;
+        candidates(py, &interruption.result(report)?, tstart_mjd, tsamp_s)
     };
     if let Ok(mut recording) = source.extract::<PyRefMut<'_, Recording>>() {
         return match freqs.or(tsamp) {
@@ -306,6 +300,7 @@ fn candidates<'py>(
     py: Python<'py>,
     report: &burst::Report,
     tstart_mjd: f64,
+    tsamp_s: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let found: Vec<Candidate> = report.candidates.iter().map(Candidate::from).collect();
     let about = PyDict::new(py);
@@ -313,6 +308,10 @@ fn candidates<'py>(
     about.set_item("skipped_dms", report.skipped_dms)?;
     about.set_item("masked_channels", &report.masked_channels)?;
     about.set_item("left_out", report.left_out)?;
+    let bounds =
+        report.unsearched.iter().flat_map(|gap| [gap.start_time, gap.start_time + gap.times]);
+    let bounds: Vec<f64> = bounds.map(|row| row as f64 * tsamp_s).collect();
+    about.set_item("unsearched", bounds.into_pyarray(py).reshape([report.unsearched.len(), 2])?)?;
     about.set_item("duration", report.data_s)?;
     about.set_item("incomplete", report.ending.reason())?;
     about.set_item("tstart_mjd", (tstart_mjd > 0.0).then_some(tstart_mjd))?;

@@ -85,14 +85,16 @@ def test_channelizer(x, antennas, pols, encoding, out):
 
 @fuzzed
 @given(arrays(), LISTS, NUMBERS, LISTS, COUNTS, LISTS, st.one_of(st.none(), arrays()))
-def test_dedisperse(x, freqs, tsamp, dms, downsample, mask, out):
-    attempt(sd.dedisperse, x, freqs, tsamp, dms, downsample=downsample, mask=mask)
+def test_dedisperse(x, freqs, tsamp, dms, downsample, zap, out):
+    attempt(sd.dedisperse, x, freqs, tsamp, dms, downsample=downsample, zap_channels=zap)
     channels = x.shape[-1] if x.ndim else 3
     band = 1500.0 - np.arange(channels)
     attempt(sd.dedisperse, x, band, 1e-3, [0.0, 1.0], out=out)
     attempt(sd.dedisperse, x, band, 1e-3, dms)
+    attempt(sd.dedisperse, x, band, 1e-3, [2.0], zap_channels=zap, return_valid=True)
     attempt(sd.find_pulses, x, tsamp, snr=downsample)
     attempt(sd.find_pulses, x, 1e-3, max_width=tsamp)
+    attempt(sd.find_pulses, x, 1e-3, valid=zap)
     attempt(sd.dm_plan, freqs, tsamp, downsample)
 
 

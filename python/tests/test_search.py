@@ -1,6 +1,8 @@
 """Search: the command line's candidates, other threads, callbacks, Ctrl-C, and recordings."""
 
+import json
 import signal
+import struct
 import threading
 import time
 
@@ -89,6 +91,15 @@ def test_another_thread_counts_on():
     assert max(np.diff([begun, *within, ended])) < 0.5 * (ended - begun)
 
 
+@pytest.fixture
+def interruptible():
+    """Install Python's handler of SIGINT, which a process in the background lacks, because it ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_search():
     x, options = long_search()
     begun = time.perf_counter()
@@ -166,6 +177,29 @@ def test_recordings_of_other_bits(command, tmp_path, bits):
     np.testing.assert_array_equal(x, wanted)
 
 
+def test_times_that_gaps_fill_are_listed(sky, command, tmp_path):
+    """A gap of 1 s is half of the third window of 4096 rows, in which the noise is measured."""
+    data, rows = sky.read_bytes(), slice(8800, 10750)
+    header, samples = data[: -19531 * 128], np.frombuffer(data[-19531 * 128 :], np.uint8).reshape(-1, 128)
+    at = header.index(b"tstart") + len(b"tstart")
+    later = struct.pack("<d", struct.unpack_from("<d", header, at)[0] + rows.stop * 512e-6 / 86400)
+    parts = [tmp_path / "first.fil", tmp_path / "second.fil"]
+    parts[0].write_bytes(header + samples[: rows.start].tobytes())
+    parts[1].write_bytes(header[:at] + later + header[at + 8 :] + samples[rows.stop :].tobytes())
+    recording = sd.open(parts, allow_gaps=True)
+    found = sd.search(recording, dm_max=500)
+    np.testing.assert_allclose(found.unsearched, [[8192 * 512e-6, 12288 * 512e-6]])
+    assert found.unsearched.dtype == np.float64 and found[:1].unsearched is found.unsearched
+    # Times are counted from the first sample of the recording, windows from the start of the search.
+    only = sd.search(recording, dm_max=500, time_range=(2.5, 9.0))
+    np.testing.assert_allclose(only.unsearched, [[2.5 + 4096 * 512e-6, 2.5 + 8192 * 512e-6]], atol=0.001)
+    assert sd.search(sky, dm_max=500).unsearched.shape == (0, 2)
+    made = command("search", *parts, "--allow-gaps", "-o", tmp_path / "found", "--dm-max", 500, "--no-plots")
+    assert made.returncode == 0, made.stderr
+    told = json.loads((tmp_path / "found" / "summary.json").read_text())["unsearched"]
+    np.testing.assert_allclose(found.unsearched, [[gap["start_s"], gap["start_s"] + gap["length_s"]] for gap in told])
+
+
 def test_tables_and_pictures(sky):
     candidates = sd.search(sky, dm_max=500)
     pandas = pytest.importorskip("pandas")
@@ -202,6 +236,7 @@ def test_files_that_fail_are_named(tmp_path):
         ({"rfi": "some"}, "rfi"),
         ({"zap_channels": [128]}, "zap_channels"),
         ({"zap_channels": range(128)}, "zap_channels"),
+        ({"zap_channels": [True, False]}, "zap_channels"),
         ({"max_width": -1}, "width"),
         ({"baseline": 0}, "baseline"),
         ({"time_range": (5, 2)}, "time_range"),
