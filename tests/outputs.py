@@ -2,7 +2,7 @@
 
 Runs README's examples, the demo and searches of real recordings on the CPU with `--reproducible`, each in a folder of its own, and
 hashes every file that they write, the events and candidates of documents among them. Bits of sums of floats depend on the vector
-level, which the file names: compare on a machine of the same. tests/outputs.json was recorded before the source was restructured.
+level, which the file names: compare on a machine of the same. tests/outputs.json was recorded with version 0.2.0.
 """
 
 import argparse
