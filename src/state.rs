@@ -85,25 +85,27 @@ impl Saving {
 
     /// Adds complex numbers, preceded by the count of their `f32` components.
     pub fn complex(&mut self, values: &[Complex<f32>]) {
-        self.bulk(2 * values.len(), bytemuck::cast_slice(values), |saving, values: &[f32]| {
-            saving.f32s(values.iter());
-        });
+        self.number(2 * values.len() as u64);
+        self.more_f32s(bytemuck::cast_slice(values));
     }
 
-    /// Adds `count` numbers: as a whole where the byte order allows it, since they are the bulk of a state.
-    fn bulk<T: bytemuck::Pod>(&mut self, count: usize, values: &[T], each: fn(&mut Self, &[T])) {
+    /// Adds `f32` values whose count has been added.
+    pub fn more_f32s(&mut self, values: &[f32]) {
+        self.bulk(values, f32::to_le_bytes);
+    }
+
+    /// Adds numbers: as a whole where the byte order allows it, since they are the bulk of a state.
+    fn bulk<T: bytemuck::Pod, const N: usize>(&mut self, values: &[T], bytes: fn(T) -> [u8; N]) {
         if cfg!(target_endian = "big") {
-            return each(self, values);
+            return values.iter().for_each(|value| self.bytes.extend_from_slice(&bytes(*value)));
         }
-        self.number(count as u64);
         self.bytes.extend_from_slice(bytemuck::cast_slice(values));
     }
 
     /// Adds double-precision complex numbers, preceded by the count of their `f64` components.
     pub fn complex64(&mut self, values: &[Complex<f64>]) {
-        self.bulk(2 * values.len(), bytemuck::cast_slice(values), |saving, values: &[f64]| {
-            saving.f64s(values.iter());
-        });
+        self.number(2 * values.len() as u64);
+        self.bulk::<f64, 8>(bytemuck::cast_slice(values), f64::to_le_bytes);
     }
 }
 

@@ -6,7 +6,9 @@ mod cuda;
 
 use cuda::{device, source};
 use sidereal::Error;
-use sidereal::backend::cuda::{Arguments, CopiedRows, Device, Function, Module, Stream};
+use sidereal::backend::cuda::{
+    Arguments, CopiedRows, Device, Function, Module, ReadRows, RowReader, Stream,
+};
 
 const KERNELS: &str = r#"
 #include "device.cuh"
@@ -95,6 +97,37 @@ fn rows_are_copied_between_strides() {
     }
     expected[160..].copy_from_slice(&values[160..]);
     assert_eq!(got, expected);
+}
+
+#[test]
+fn ranges_of_rows_are_read_in_order() {
+    let Some(device) = device() else { return };
+    let (rows, stride) = (70_001, 50);
+    let values: Vec<f32> = (0..5 + rows * stride).map(|index| index as f32).collect();
+    let buffer = device.upload(&values).unwrap();
+    let mut reader = RowReader::new(&device).unwrap();
+    let mut found = Vec::new();
+    // More than one part of whole rows; the newer samples of a ring lie before the older ones.
+    let read = ReadRows { first: 5, stride, rows, ranges: [40..50, 0..30] };
+    reader.read_rows(&buffer, &read, |row| found.push(row.to_vec())).unwrap();
+    let row = |at: usize| [&values[at + 40..at + 50], &values[at..at + 30]].concat();
+    assert!(found == (0..rows).map(|index| row(5 + index * stride)).collect::<Vec<_>>());
+    let nothing = ReadRows { ranges: [0..0, 0..0], ..read.clone() };
+    found.clear();
+    reader.read_rows(&buffer, &nothing, |row| found.push(row.to_vec())).unwrap();
+    assert!(found.len() == rows && found.iter().all(Vec::is_empty));
+    let beyond = ReadRows { first: 6, ranges: [0..50, 0..0], ..read };
+    let refused = reader.read_rows(&buffer, &beyond, |_| {});
+    assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+
+    let mut all = Vec::new();
+    reader.read(&buffer, |part| all.extend_from_slice(part)).unwrap();
+    assert!(all == values);
+    let pairs: Vec<[f32; 2]> = values.as_chunks().0.to_vec();
+    let pairs = device.upload(&pairs).unwrap();
+    all.clear();
+    reader.read(&pairs, |part| all.extend_from_slice(part)).unwrap();
+    assert!(all == values[..all.len()] && all.len() + 1 == values.len());
 }
 
 #[test]

@@ -33,6 +33,6 @@ pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};
 pub use prefetch::Prefetch;
 pub use quick::{Better, CompileRequest};
-pub use staging::{DownloadRing, UploadRing, UploadSlot};
+pub use staging::{DownloadRing, ReadRows, RowReader, UploadRing, UploadSlot};
 pub use startup::{Spent, StartUp, start_up};
 pub use stream::{CopiedRows, Event, Stream};

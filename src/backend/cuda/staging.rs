@@ -1,5 +1,5 @@
 //! Staging of host data: rings of paired page-locked and device buffers, so that copies in, kernels and copies out
-//! overlap.
+//! overlap; and a reader of rows of device memory.
 //!
 //! An [`UploadRing`] copies samples to a device, a [`DownloadRing`] copies results to the host, each on a stream of
 //! its own; kernels run on a stream of the caller. A stage that uses both:
@@ -54,8 +54,8 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::{Buffer, Device, Event, Pinned, Stream};
-use crate::error::Result;
+use super::{Buffer, CopiedRows, Device, Event, Pinned, Stream};
+use crate::error::{Error, Result};
 use crate::view::check_length;
 
 /// Ring of buffers that carry host data, bytes by default, to a device.
@@ -371,5 +371,113 @@ impl<T: Pod, P> DownloadRing<T, P> {
     pub fn discard(&mut self) {
         let _ = self.device.synchronize();
         self.slots.iter_mut().for_each(|slot| slot.pending = None);
+    }
+}
+
+/// 32-bit words that a [`RowReader`] copies at a time, unless a row has more.
+const READ_WORDS: usize = 2 << 20;
+
+/// Rows of a buffer of which the same ranges are read.
+#[derive(Clone, Debug)]
+pub struct ReadRows {
+    /// Element of the buffer at which the first row begins.
+    pub first: usize,
+    /// Elements from row to row.
+    pub stride: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Ranges of a row, which are joined in this order.
+    pub ranges: [Range<usize>; 2],
+}
+
+/// Reader of device memory for saved states: it copies only the ranges asked for, through page-locked memory.
+#[derive(Debug)]
+pub struct RowReader {
+    ring: DownloadRing<f32, ()>,
+    work: Stream,
+}
+
+impl RowReader {
+    /// Creates a reader.
+    ///
+    /// # Errors
+    /// Same as for [`DownloadRing::new`].
+    pub fn new(device: &Device) -> Result<Self> {
+        Ok(Self { ring: DownloadRing::new(device, READ_WORDS, 2)?, work: device.stream()? })
+    }
+
+    /// Passes the elements of a buffer of 32-bit words to `take`, part by part, after waiting for all work on the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver or earlier work failed.
+    pub fn read<T: Pod>(&mut self, from: &Buffer<T>, take: impl FnMut(&[f32])) -> Result<()> {
+        let words = size_of::<T>() / size_of::<f32>();
+        // A part is a row; the last one may be shorter.
+        let stride = READ_WORDS / words;
+        let (rows, rest) = (from.len() / stride, from.len() % stride);
+        let whole = ReadRows { first: 0, stride, rows, ranges: [0..stride, 0..0] };
+        let last = ReadRows { first: rows * stride, stride, rows: 1, ranges: [0..rest, 0..0] };
+        let mut take = take;
+        self.read_rows(from, &whole, &mut take)?;
+        if rest > 0 { self.read_rows(from, &last, take) } else { Ok(()) }
+    }
+
+    /// Passes each row's ranges to `take`, as 32-bit words, after waiting for all work on the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] past the end of the buffer; [`Error::Device`] if the driver or earlier work failed.
+    pub fn read_rows<T: Pod>(
+        &mut self,
+        from: &Buffer<T>,
+        rows: &ReadRows,
+        mut take: impl FnMut(&[f32]),
+    ) -> Result<()> {
+        let bytes = size_of::<T>();
+        let words = bytes / size_of::<f32>() * rows.ranges.iter().map(Range::len).sum::<usize>();
+        let reach = rows.ranges.iter().map(|range| range.end).max().unwrap_or(0);
+        if rows.rows == 0 {
+            return Ok(());
+        }
+        let (expected, actual) = (from.len(), rows.first + (rows.rows - 1) * rows.stride + reach);
+        if actual > expected {
+            return Err(Error::Shape { what: "elements of a device's buffer", expected, actual });
+        }
+        if words == 0 {
+            (0..rows.rows).for_each(|_| take(&[]));
+            return Ok(());
+        }
+        self.work.device().synchronize()?;
+        if words > self.ring.elements() {
+            self.ring.resize(words)?;
+        }
+        let most = self.ring.elements() / words;
+        let mut receive = |ring: &mut DownloadRing<f32, ()>| -> Result<bool> {
+            let Some(((), part)) = ring.receive()? else { return Ok(false) };
+            part.chunks_exact(words).for_each(&mut take);
+            Ok(true)
+        };
+        for start in (0..rows.rows).step_by(most) {
+            let count = most.min(rows.rows - start);
+            if self.ring.is_full() {
+                receive(&mut self.ring)?;
+            }
+            let target = self.ring.target(&self.work)?;
+            let mut to = target.address();
+            for range in rows.ranges.iter().filter(|range| !range.is_empty()) {
+                let begin = from.at(rows.first + start * rows.stride + range.start);
+                let copied = CopiedRows {
+                    bytes: range.len() * bytes,
+                    rows: count,
+                    from_stride: rows.stride * bytes,
+                    to_stride: words * size_of::<f32>(),
+                };
+                // SAFETY: the rows lie in the buffer, as checked above, and in the slot, which has `most` rows.
+                unsafe { self.work.copy_rows(begin, to, &copied)? };
+                to += copied.bytes as u64;
+            }
+            self.ring.send((), count * words, &self.work)?;
+        }
+        while receive(&mut self.ring)? {}
+        Ok(())
     }
 }

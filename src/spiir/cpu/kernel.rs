@@ -466,7 +466,8 @@ impl Bundle {
             .map(|at| self.state(at))
             .map(|at| self.values[at / 16].0[at % 16])
             .collect();
-        to.f32s(states.iter());
+        to.number(states.len() as u64);
+        to.more_f32s(&states);
     }
 
     pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Tables and ring buffers of the filter bank in device memory, and the kernel launches over them.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use num_complex::Complex;
 
@@ -9,7 +9,7 @@ use super::kernels;
 use super::pack::Packed;
 use super::passes::{Limits, TILE};
 use crate::backend::cuda::tune::{self, Candidate};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, ReadRows, RowReader, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
@@ -153,24 +153,25 @@ impl Bank {
     }
 
     /// Saves the state of a stream of `taken` samples after all work on the device has finished.
-    pub(super) fn save(&self, taken: u64, to: &mut Saving) -> Result<()> {
+    pub(super) fn save(&self, device: &Device, taken: u64, to: &mut Saving) -> Result<()> {
         to.number(self.multiprocessors as u64);
-        let mut states = vec![[0.0; 2]; self.states[0].len()];
-        self.states[0].download(0, &mut states)?;
-        to.f32s(states.as_flattened().iter());
+        let mut reader = RowReader::new(device)?;
+        to.number(2 * self.states[0].len() as u64);
+        reader.read(&self.states[0], |part| to.more_f32s(part))?;
         for (level, past) in self.past.iter().enumerate() {
             let end = at_level(taken, level);
-            let mut ring = vec![0.0; past.input_ring];
-            self.inputs.download(past.input, &mut ring)?;
-            let places = last_places(end, past.input_needed, past.input_ring);
-            to.f32s(places.map(|at| &ring[at]));
-            let mut rows = vec![Complex::default(); past.rows * past.sums_ring];
-            self.sums.download(past.sums, &mut rows)?;
-            for row in rows.chunks_exact(past.sums_ring) {
-                let places = last_places(end, past.sums_needed, past.sums_ring);
-                let sums: Vec<Complex<f32>> = places.map(|at| row[at]).collect();
-                to.complex(&sums);
-            }
+            let mut row = |row: &[f32]| {
+                to.number(row.len() as u64);
+                to.more_f32s(row);
+            };
+            let Past { input, input_ring, input_needed, sums, sums_ring, sums_needed, rows } =
+                *past;
+            let ranges = last_ranges(end, input_needed, input_ring);
+            let inputs = ReadRows { first: input, stride: input_ring, rows: 1, ranges };
+            reader.read_rows(&self.inputs, &inputs, &mut row)?;
+            let ranges = last_ranges(end, sums_needed, sums_ring);
+            let sums = ReadRows { first: sums, stride: sums_ring, rows, ranges };
+            reader.read_rows(&self.sums, &sums, row)?;
         }
         Ok(())
     }
@@ -184,16 +185,22 @@ impl Bank {
         let mut sums = vec![Complex::default(); self.sums.len()];
         for (level, past) in self.past.iter().enumerate() {
             let end = at_level(taken, level);
-            let places = last_places(end, past.input_needed, past.input_ring);
-            let mut held = vec![0.0; places.len()];
-            from.fill_f32(&mut held)?;
-            places.zip(held).for_each(|(at, x)| inputs[past.input + at] = x);
-            for row in 0..past.rows {
-                let places = last_places(end, past.sums_needed, past.sums_ring);
-                let mut held = vec![Complex::default(); places.len()];
-                from.fill_complex(&mut held)?;
-                let row = past.sums + row * past.sums_ring;
-                places.zip(held).for_each(|(at, z)| sums[row + at] = z);
+            let mut held = Vec::new();
+            let mut row = |ring: &mut [f32], width: usize, ranges: &[Range<usize>; 2]| {
+                held.resize(width * (ranges[0].len() + ranges[1].len()), 0.0);
+                from.fill_f32(&mut held)?;
+                let (older, newer) = held.split_at(width * ranges[0].len());
+                for (range, values) in ranges.iter().zip([older, newer]) {
+                    ring[width * range.start..width * range.end].copy_from_slice(values);
+                }
+                Ok::<_, Error>(())
+            };
+            let ranges = last_ranges(end, past.input_needed, past.input_ring);
+            row(&mut inputs[past.input..], 1, &ranges)?;
+            let ranges = last_ranges(end, past.sums_needed, past.sums_ring);
+            let rings = &mut sums[past.sums..past.sums + past.rows * past.sums_ring];
+            for ring in rings.chunks_exact_mut(past.sums_ring) {
+                row(bytemuck::cast_slice_mut(ring), 2, &ranges)?;
             }
         }
         self.states[0].upload(&states)?;
@@ -303,11 +310,12 @@ fn at_level(taken: u64, level: usize) -> u64 {
     taken.div_ceil(1 << level)
 }
 
-/// Returns the ring indices of the last `needed` samples before `end`, fewer if the stream has fewer.
-fn last_places(end: u64, needed: usize, ring: usize) -> impl ExactSizeIterator<Item = usize> {
+/// Returns the places of the last `needed` samples of a stream of `end` in a ring: two ranges, the older samples first.
+fn last_ranges(end: u64, needed: usize, ring: usize) -> [Range<usize>; 2] {
     let count = end.min(needed.min(ring) as u64) as usize;
-    let first = end - count as u64;
-    (0..count).map(move |index| ((first + index as u64) % ring as u64) as usize)
+    let first = ((end - count as u64) % ring as u64) as usize;
+    let older = count.min(ring - first);
+    [first..first + older, 0..count - older]
 }
 
 /// Returns the taps, without those too small to change any sum.
@@ -498,6 +506,17 @@ fn suitable(passes: u32, is_one_rate: bool) -> &'static [usize] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_samples_lie_where_a_ring_has_them() {
+        for (end, needed, ring) in [(0, 3, 8), (2, 3, 8), (8, 3, 8), (9, 3, 8), (21, 8, 8), (5, 9, 4)] {
+            let mut held = vec![None; ring];
+            (0..end).for_each(|sample| held[sample as usize % ring] = Some(sample));
+            let found = last_ranges(end, needed, ring).map(|range| held[range].to_vec()).concat();
+            let count = end.min(needed.min(ring) as u64);
+            assert_eq!(found, (end - count..end).map(Some).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn many_passes_take_short_launches() {

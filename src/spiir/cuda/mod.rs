@@ -113,7 +113,7 @@ impl Engine {
     pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
         to.part("GPU");
         // Before the first samples the device may hold another stream's state.
-        if self.taken == 0 { Ok(()) } else { self.bank.save(self.taken, to) }
+        if self.taken == 0 { Ok(()) } else { self.bank.save(&self.device, self.taken, to) }
     }
 
     /// Loads the state of a stream of which `taken` samples were filtered.

@@ -13,8 +13,8 @@ use super::gate::Gate;
 use super::measure::{Interpolator, Measure, ROWS, STEPS, TAPS};
 use super::plan::{Autocorrelation, HALF, Plan, Ratios, Trigger};
 use crate::backend::cuda::{
-    Arguments, Buffer, Device, DownloadRing, Event, Extent, Function, Source, Stream, UploadRing,
-    Variant,
+    Arguments, Buffer, Device, DownloadRing, Event, Extent, Function, ReadRows, RowReader, Source,
+    Stream, UploadRing, Variant,
 };
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
@@ -142,11 +142,7 @@ impl Engine {
         let step = most.saturating_mul(apart).min(MAX_DECIDED);
         let max_found = templates * step.div_ceil(apart);
         let own = Arc::new(device.stream()?);
-        let mut tails = [device.buffer(words)?, device.buffer(words)?];
-        // Fills the tails because a saved state copies whole rows, including ends not yet written.
-        for tail in &mut tails {
-            own.fill(tail, 0..words, 0)?;
-        }
+        let tails = [device.buffer(words)?, device.buffer(words)?];
         let mut found = DownloadRing::new(device, found_words(max_found), LAUNCHES)?;
         // Fills the buffers because a copy may include triggers that were not written.
         for _ in 0..LAUNCHES {
@@ -295,11 +291,12 @@ impl Engine {
         }
         to.part("finder on a GPU");
         to.number(self.known);
-        let mut tails = vec![Complex::default(); self.tails[0].len()];
-        self.tails[self.present].download(0, &mut tails)?;
-        for row in tails.chunks_exact(self.capacity) {
-            to.complex(&row[..self.kept]);
-        }
+        let (stride, rows) = (self.capacity, self.tails[0].len() / self.capacity);
+        let tails = ReadRows { first: 0, stride, rows, ranges: [0..self.kept, 0..0] };
+        RowReader::new(&self.device)?.read_rows(&self.tails[self.present], &tails, |row| {
+            to.number(row.len() as u64);
+            to.more_f32s(row);
+        })?;
         self.gate.save(to);
         to.number(self.waiting.len() as u64);
         for Trigger { template, sample, offset, z, xi2 } in &self.waiting {
