@@ -151,6 +151,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         is_cleaned,
         spooled: false,
     };
+    pictures.draw_overview()?;
     pictures.draw(arguments.max_plots, common)?;
     let drawn = found.report.candidates.iter().take(arguments.max_plots).enumerate();
     document.drawn = drawn.map(|(index, candidate)| Drawn::new(index, candidate)).collect();

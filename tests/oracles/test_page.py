@@ -206,7 +206,7 @@ def test_a_report_is_readable(browsers, search):
         browser.open(f"file://{search.folder}/found/report.html")
         browser.wait("document.querySelectorAll('table.sorted tbody tr').length >= 2")
         browser.wait("[...document.images].every((one) => one.complete && one.naturalWidth > 0)")
-        assert browser.evaluate("document.images.length") >= 2
+        assert browser.evaluate("document.images.length") >= 1
         first = "Number(document.querySelector('table.sorted tbody tr').cells[snr].dataset.value)"
         column = "const snr = [...document.querySelector('table.sorted thead tr').cells].findIndex((one) => one.textContent === 'snr');"
         click = "document.querySelector('table.sorted thead tr').cells[snr].querySelector('button').click();"

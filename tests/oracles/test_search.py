@@ -99,7 +99,7 @@ def test_our_candidate_files_open_as_those_of_your(recording, tmp_path):
     from your.utils.plotter import plot_h5
 
     path = recording(f"{FRB}.fil")
-    sidereal("search", path, "-o", tmp_path / "out", *OPTIONS, "--fetch")
+    sidereal("search", path, "-o", tmp_path / "out", *OPTIONS, "--fetch", "--png")
     files = sorted((tmp_path / "out").glob("**/*.h5"))
     assert files, f"{BUILT / 'sidereal'} wrote no .h5"
     with h5py.File(files[0]) as file:

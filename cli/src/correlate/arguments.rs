@@ -214,10 +214,10 @@ pub(super) struct Writing {
     pub(super) overwrite: bool,
     #[command(flatten)]
     pub(super) visibilities: Visibilities,
-    /// Folder for plots [default: OUT's name with _plots].
+    /// Draw the plots as PNG files in this folder, in place of the report OUT.html.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(super) plots: Option<PathBuf>,
-    /// Draw no plots.
+    /// Write neither the report nor other plots.
     #[arg(long, conflicts_with = "plots", help_heading = "Output")]
     pub(super) no_plots: bool,
 }
@@ -249,18 +249,6 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal correlate ea01=a.raw ea02=b.raw -o pair.uvh5 --antennas positions.csv --drift --nbits 4\n  \
     sidereal correlate stations.dada -o array.uvh5 --antennas positions.csv --integration 0.1 \
     --baselines s1-s2,s1-s3";
-
-impl Writing {
-    /// Returns the folder for plots, unless --no-plots is set.
-    pub(super) fn plots(&self) -> Option<PathBuf> {
-        if self.no_plots {
-            return None;
-        }
-        let stem = self.output.file_stem().unwrap_or_default().to_string_lossy();
-        let usual = || self.output.with_file_name(format!("{stem}_plots"));
-        Some(self.plots.clone().unwrap_or_else(usual))
-    }
-}
 
 impl Spectra {
     /// Returns the channels per recorded channel, the taps, and whether to divide recorded channels: `None` leaves

@@ -22,7 +22,6 @@ use super::{Outputs, files, named, need, tell, write};
 use crate::behind::Reporter;
 use crate::common::{Common, Work, tell_notes};
 use crate::interrupt::{self, Exit};
-use crate::output::Existing;
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, warning};
 use crate::sky::{self, Positions};
@@ -302,7 +301,8 @@ impl Observation {
         let name = streams::name_of(header.start);
         let path = streams::free_name(&arguments.output, &name, ".uvh5");
         let read = arguments.read();
-        let mut outputs = Outputs::begin(&path, None, Existing::Refuse, &read, common)?;
+        let writing = Writing { output: path, ..arguments.of_recordings().writing };
+        let mut outputs = Outputs::begin(&writing, &read, common)?;
         space::check(outputs.place(), need(&header), common)?;
         let made = Made {
             provenance: Provenance::new(common, &read)?,
@@ -335,11 +335,12 @@ impl Observation {
             device: backend.is_gpu().then(|| backend.name()),
             silent: silent.names(&header),
             plots: Vec::new(),
+            page: None,
         });
         document.dropped = reporter.sum();
         let run = document.told(made.run);
         let product = Product::new("correlate", document, made.provenance, run);
-        outputs.finish(&product)?;
+        outputs.finish(&product, common)?;
         interrupt::goes_on();
         for warning in product.document.warnings() {
             warning!(quiet: common.quiet, "{warning}.");
@@ -349,6 +350,6 @@ impl Observation {
         } else if !common.quiet {
             json::say(&product.document.text())?;
         }
-        Ok(Some((path, report.ending)))
+        Ok(Some((writing.output, report.ending)))
     }
 }

@@ -5,7 +5,6 @@ mod document;
 mod inputs;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
-mod quicklook;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod watched;
 
@@ -29,8 +28,10 @@ use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::interrupt::{self, Exit};
-use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles, with_final_names};
-use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, WATERFALLS};
+use crate::output::{
+    Contents, Existing, Files, Folder, Writing as WritingFolder, WritingFiles, with_final_names,
+};
+use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, Quicklook, Shape, WATERFALLS};
 use crate::plots::{self, short};
 use crate::progress::Progress;
 use crate::provenance::{self, Made, Product, Provenance, Run};
@@ -39,14 +40,13 @@ use crate::selection::{file_name, shown};
 use crate::sky::{self, Positions};
 use crate::space::{self, Reserve};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{errors, json};
+use crate::{errors, json, report};
 
 pub(crate) use arguments::Arguments;
 pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use live::{LiveArguments, run_live};
-pub(crate) use quicklook::{Quicklook, Shape};
 
 /// Largest difference of equal positions, in degrees: rounding of the digits in headers.
 const SAME_PLACE_DEG: f64 = 1e-6;
@@ -86,9 +86,7 @@ pub(crate) fn make(
     read.extend(arguments.sky.orientation.file());
     read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
     let writing = &arguments.writing;
-    let plots = writing.plots();
-    let existing = Existing::new(writing.overwrite);
-    let mut outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, &read, common)?;
+    let mut outputs = Outputs::begin(writing, &read, common)?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
@@ -108,7 +106,7 @@ pub(crate) fn make(
     let length_s = header.spectra as f64 * header.spectrum_s;
     sky::warn_of_orientation(&options.dut1, header.start, length_s, common);
     space::check(outputs.place(), need(&header), common)?;
-    let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
+    let mut looked = outputs.plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);
     let mut see = |integration: &Integration| {
         silent.add(integration);
@@ -141,10 +139,11 @@ pub(crate) fn make(
         device: backend.is_gpu().then(|| backend.name()),
         silent: silent.names(&header),
         plots,
+        page: outputs.has_report.then(|| named(&outputs.files.place_beside(REPORT))),
     });
     let run = document.told(made.run);
     let product = Product::new("correlate", document, made.provenance, run);
-    outputs.finish(&product)?;
+    outputs.finish(&product, common)?;
     Ok((product, report.ending))
 }
 
@@ -193,7 +192,7 @@ fn draw(
     report: &WriteReport,
     made: &Made,
 ) -> Result<Vec<String>> {
-    let (Some(looked), Some(folder)) = (looked, outputs.plots()) else {
+    let (Some(looked), Some(folder)) = (looked, &outputs.plots) else {
         return Ok(Vec::new());
     };
     let about = looked.finish(file_name(outputs.place()), target(header), report.summary.data_s);
@@ -370,8 +369,9 @@ impl Arguments {
     }
 }
 
-/// Suffix of the document's name.
+/// Suffixes of the names of the document and of the report.
 const DOCUMENT: &str = ".json";
+const REPORT: &str = ".html";
 
 /// Contents of the folder of plots.
 const CONTENTS: Contents = Contents {
@@ -391,6 +391,7 @@ struct Outputs {
     place: PathBuf,
     files: Files,
     plots: Option<Folder>,
+    has_report: bool,
     reserve: Option<Reserve>,
 }
 
@@ -399,29 +400,27 @@ impl Outputs {
     ///
     /// # Errors
     /// As [`Files::begin`] and [`Folder::begin`]; [`Error::Parameter`] for a name that is none.
-    fn begin(
-        place: &Path,
-        plots: Option<&Path>,
-        existing: Existing,
-        inputs: &[PathBuf],
-        common: &Common,
-    ) -> Result<Self> {
+    fn begin(writing: &arguments::Writing, inputs: &[PathBuf], common: &Common) -> Result<Self> {
+        let (place, plots) = (writing.output.as_path(), writing.plots.as_deref());
+        let has_report = plots.is_none() && !writing.no_plots;
+        let existing = Existing::new(writing.overwrite);
         if place.as_os_str() == "-" || place.file_name().is_none() {
             let rule = "it must name a file, such as array.uvh5";
             return Err(Error::parameter("--output", place.display(), rule));
         }
         uvh5::check_name(place)?;
         let writing = WritingFiles { option: "--output", existing, inputs, common };
-        let files = Files::begin(place, &[DOCUMENT], &writing)?;
+        let ends: &[&str] = if has_report { &[DOCUMENT, REPORT] } else { &[DOCUMENT] };
+        let files = Files::begin(place, ends, &writing)?;
         let is_taken = |plots: &Path| *plots == *place || plots == files.place_beside(DOCUMENT);
         if plots.is_some_and(is_taken) {
             let rule = "it must be another name than those of the files";
             return Err(Error::parameter("--plots", place.display(), rule));
         }
-        let writing = Writing { contents: CONTENTS, existing, inputs, common };
+        let writing = WritingFolder { contents: CONTENTS, existing, inputs, common };
         let plots = plots.map(|plots| Folder::begin(plots, &writing)).transpose()?;
         let reserve = Reserve::new(&files.main());
-        Ok(Self { place: place.to_path_buf(), files, plots, reserve })
+        Ok(Self { place: place.to_path_buf(), files, plots, has_report, reserve })
     }
 
     /// Returns the path of OUT.
@@ -432,11 +431,6 @@ impl Outputs {
     /// Returns the path that OUT is being written to.
     fn file(&self) -> PathBuf {
         self.files.main()
-    }
-
-    /// Returns the folder of plots, if requested.
-    fn plots(&self) -> Option<&Folder> {
-        self.plots.as_ref()
     }
 
     /// As [`Files::keep`].
@@ -454,12 +448,16 @@ impl Outputs {
         self.plots = None;
     }
 
-    /// Writes the document, and renames all files to their final names.
+    /// Writes the document and the report, and renames all files to their final names.
     ///
     /// # Errors
     /// As [`Files::finish_with`].
-    fn finish(self, document: &Product<Document>) -> Result<()> {
+    fn finish(self, document: &Product<Document>, common: &Common) -> Result<()> {
         json::write(&self.files.beside(DOCUMENT), document)?;
+        if self.has_report {
+            let (title, page) = (file_name(&self.place), self.files.beside(REPORT));
+            report::add(self.files.folder(), &title, &page, common);
+        }
         self.files.finish_with(self.plots)
     }
 }

@@ -233,6 +233,9 @@ fn arguments(
     all.extend(files.map(|file| recordings.join(file).into_os_string()));
     all.extend(["-o".into(), out.with_extension("uvh5").into_os_string()]);
     all.extend(["--antennas".into(), recordings.join("antennas.csv").into_os_string()]);
+    let mut plots = out.as_os_str().to_owned();
+    plots.push("_plots");
+    all.extend(["--plots".into(), plots]);
     all.extend(words.split(' ').map(OsString::from));
     parse_words(all)
 }

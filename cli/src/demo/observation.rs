@@ -31,7 +31,7 @@ pub(super) const SIMULATION: &[&str] = &[
 ];
 
 /// Options of the search.
-pub(super) const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
+pub(super) const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12 --png";
 
 /// The verbs that the demo calls, with the arguments that a user would type.
 pub(super) struct Steps<'a> {

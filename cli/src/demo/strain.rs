@@ -30,7 +30,7 @@ pub(super) const SIMULATION: &[&str] = &[
 ];
 
 /// Options of the search.
-pub(super) const SEARCH: &str = "--f-low 25 --psd aligo --slides 100";
+pub(super) const SEARCH: &str = "--f-low 25 --psd aligo --slides 100 --png";
 
 /// Binaries of the search, which include the injected one.
 const BINARIES: &str = "mass1,mass2\n10,10\n30,20\n36,29\n50,40\n";

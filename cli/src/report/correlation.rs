@@ -8,9 +8,8 @@ use sidereal::{Error, Result};
 
 use super::folder::Document;
 use super::plot::{Axis, Drawing, Image, Plot, Point, Series, What};
-use crate::correlate::{Quicklook, Shape};
 use crate::plots::colour::{Scale, quantiles};
-use crate::plots::correlation::{self, Antenna, Correlation, Fringes};
+use crate::plots::correlation::{self, Antenna, Correlation, Fringes, Quicklook, Shape};
 use crate::plots::{duration, plural};
 
 /// Most baselines that may be chosen.

@@ -14,6 +14,7 @@ use super::folder::{Document, Found, Object};
 use super::plot::Drawing;
 use super::search;
 use super::text::{base64, encoded, escape};
+use crate::output::with_final_names;
 use crate::provenance::Made;
 
 const STYLES: [&str; 2] =
@@ -58,6 +59,7 @@ const MOST_ROWS: usize = 5000;
 
 /// Contents of a report.
 pub(super) struct Page<'a> {
+    pub(super) title: &'a str,
     pub(super) folder: &'a Path,
     pub(super) found: &'a Found,
     /// Plots of each document.
@@ -177,10 +179,7 @@ impl Page<'_> {
 
     fn head(&self, text: &mut String) {
         let hash = base64(&Sha256::digest(SCRIPTS.concat()));
-        // `.` has no name of its own.
-        let whole = self.folder.canonicalize().ok();
-        let name = whole.as_deref().and_then(Path::file_name).unwrap_or(self.folder.as_os_str());
-        let folder = escape(&name.to_string_lossy());
+        let title = escape(self.title);
         let _ = write!(
             text,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -188,8 +187,8 @@ impl Page<'_> {
              <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"sidereal report\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
              script-src 'sha256-{hash}'; img-src 'self' data: file:; base-uri 'none'; form-action 'none'\">\n\
-             <title>{folder}: sidereal</title>\n<style>\n{}</style>\n</head>\n<body>\n\
-             <header><h1>{folder}</h1><p class=\"about\">report of sidereal</p></header>\n<main class=\"report\">\n",
+             <title>{title}: sidereal</title>\n<style>\n{}</style>\n</head>\n<body>\n\
+             <header><h1>{title}</h1><p class=\"about\">report of sidereal</p></header>\n<main class=\"report\">\n",
             STYLES.concat()
         );
     }
@@ -260,6 +259,7 @@ impl Page<'_> {
             table(text, &list, &pictures);
             if is_bare {
                 let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
+                let folder = with_final_names(folder.trim_end_matches('/'));
                 let folder = if folder.is_empty() { ".".to_owned() } else { folder };
                 let recording = object.get("file").and_then(Value::as_str).unwrap_or("RECORDING");
                 let (folder, recording) = (escape(&folder), escape(recording));

@@ -8,7 +8,7 @@ mod search;
 mod strain;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::{Error, Result};
@@ -16,13 +16,17 @@ use sidereal::{Error, Result};
 use plot::Drawing;
 
 use crate::common::{Common, parse_size};
-use crate::output::{Existing, Files, WritingFiles};
+use crate::flags;
+use crate::output::{Existing, Files, Folder, WritingFiles};
 use crate::provenance::Made;
 use crate::say::{note, warning};
 use crate::space::human;
 
 /// Name of the report in its folder.
-const NAME: &str = "report.html";
+pub(crate) const NAME: &str = "report.html";
+
+/// Bytes of pictures that a report holds by default.
+const EMBEDDED: u64 = 64 << 20;
 
 /// Make one HTML file of a finished folder: its candidates, events or correlations, with plots and pictures.
 ///
@@ -64,6 +68,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     correlation::check(&arguments.baselines)?;
     let place = arguments.output.clone().unwrap_or_else(|| arguments.folder.join(NAME));
     let found = folder::Found::read(&arguments.folder)?;
+    // `.` has no name of its own.
+    let whole = arguments.folder.canonicalize().ok();
+    let name = whole.as_deref().and_then(Path::file_name);
+    let title = name.unwrap_or(arguments.folder.as_os_str()).to_string_lossy();
     if found.is_empty() {
         let why =
             "found neither candidates.ndjson nor a document of search, correlate or spiir search";
@@ -81,10 +89,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
     let files = Files::begin(&place, &[], &writing)?;
     let made = Made::new(common, &[])?;
-    let drawn = found.documents.iter().map(|one| drawing(one, &found, arguments, common));
-    let drawings: Vec<Drawing> = drawn.collect::<Result<_>>()?;
-    let page =
-        html::Page { folder: &arguments.folder, found: &found, drawings: &drawings, made: &made };
+    let drawings = drawings(&found, &arguments.baselines, common)?;
+    let page = html::Page {
+        title: &title,
+        folder: &arguments.folder,
+        found: &found,
+        drawings: &drawings,
+        made: &made,
+    };
     let link = html::Links::new(&place, arguments.embed);
     let written = page.write(link, &files.main())?;
     files.finish()?;
@@ -99,15 +111,44 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     Ok(())
 }
 
+/// Writes the report of the products in a folder that is not published yet. A report that cannot be written is a warning: the verb
+/// `report` makes it of the finished products.
+///
+/// `title` is its heading, and `page` its path in that folder.
+pub(crate) fn add(folder: &Path, title: &str, page: &Path, common: &Common) {
+    let write = || {
+        let found = folder::Found::read(folder)?;
+        let drawings = drawings(&found, &[], common)?;
+        let made = Made::new(common, &[])?;
+        let content = html::Page { title, folder, found: &found, drawings: &drawings, made: &made };
+        content.write(html::Links::new(page, EMBEDDED), page)
+    };
+    if let Err(error) = write() {
+        let _ = std::fs::remove_file(page);
+        let why = flags::text(&error);
+        warning!(quiet: common.quiet, "there is no report of {title}: {why}");
+    }
+}
+
+/// Adds the report to a folder of products that is not published yet, as [`add`] does.
+pub(crate) fn add_to(folder: &Folder, title: &str, common: &Common) {
+    add(&folder.file(""), title, &folder.file(NAME), common);
+}
+
+/// Draws the documents of a folder; `baselines` are those of a correlation, by default its own choice.
+fn drawings(found: &folder::Found, baselines: &[String], common: &Common) -> Result<Vec<Drawing>> {
+    found.documents.iter().map(|one| drawing(one, found, baselines, common)).collect()
+}
+
 /// Draws a document from its products; without them, or if one is damaged, there are only its lists and pictures.
 fn drawing(
     document: &folder::Document,
     found: &folder::Found,
-    arguments: &Arguments,
+    baselines: &[String],
     common: &Common,
 ) -> Result<Drawing> {
     let drawn = match document.kind.as_str() {
-        "correlate" => correlation::drawing(document, &arguments.baselines),
+        "correlate" => correlation::drawing(document, baselines),
         "spiir-search" => strain::drawing(document),
         // The lines of a live search have the candidates of all its observations.
         _ if !found.candidates.is_empty() => Ok(Drawing::default()),

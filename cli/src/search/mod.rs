@@ -48,6 +48,7 @@ use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
+use crate::report::{NAME as REPORT, add_to as add_report};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
@@ -176,9 +177,12 @@ struct Detection {
 /// Output files.
 #[derive(Args, Clone, Debug)]
 struct Products {
-    /// Draw no plots.
+    /// Write neither report.html nor pictures of candidates.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
+    /// Draw all candidates by time and DM as a PNG file, overview.png, in place of report.html.
+    #[arg(long, conflicts_with = "no_plots", help_heading = "Output")]
+    png: bool,
     /// Draw at most this many of the best candidates; of a live stream, the first of each hour of an observation.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
@@ -203,8 +207,8 @@ pub(crate) const CONTENTS: Contents =
 /// Returns whether a file of this name belongs to a search's folder.
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     pictures::is_one(name)
-        || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv" | "report.html")
-        || ["candidates.singlepulse", files::ABSORBED, files::NAME].contains(&name)
+        || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
+        || ["candidates.singlepulse", files::ABSORBED, files::NAME, REPORT].contains(&name)
 }
 
 /// Runs the verb.
@@ -224,6 +228,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     drop(reserve);
     work.write(&folder, &mut found)?;
     let place = folder.place().to_path_buf();
+    let products = &arguments.products;
+    if found.report.ending.is_read() && !products.no_plots && !products.png {
+        add_report(&folder, &recording.name(), common);
+    }
     folder.finish()?;
     if common.json {
         json::print(&found.document())?;
@@ -888,6 +896,9 @@ impl<'a> Work<'a> {
             spooled: self.spooled,
         };
         if !products.no_plots {
+            if products.png {
+                pictures.draw_overview()?;
+            }
             pictures.draw(products.max_plots, self.common)?;
         }
         if products.fetch {

@@ -60,9 +60,13 @@ pub(super) fn remove(folder: &Folder) -> Result<()> {
 }
 
 impl Pictures<'_> {
-    /// Draws the overview and the best `most` candidates.
+    /// Draws all candidates by time and DM.
+    pub(crate) fn draw_overview(&self) -> Result<()> {
+        plots::overview(&self.png(OVERVIEW), &self.overview())
+    }
+
+    /// Draws the best `most` candidates.
     pub(crate) fn draw(&self, most: usize, common: &Common) -> Result<()> {
-        plots::overview(&self.png(OVERVIEW), &self.overview())?;
         let candidates = &self.found.report.candidates;
         let shown = &candidates[..candidates.len().min(most)];
         let progress = Progress::items(common, shown.len() as u64);

@@ -146,7 +146,7 @@ fn pictures_plans_and_candidates_for_fetch_tell_how_they_were_made() {
     let home = recording();
     let path = home.path();
     let same = "--reproducible -q";
-    done(path, &format!("search a.fil -o s --dm-max 100 --snr 7 --fetch {same}"));
+    done(path, &format!("search a.fil -o s --dm-max 100 --snr 7 --fetch --png {same}"));
     let told = &document(path, "s/summary.json")["provenance"];
     let of = |end: &str| {
         let name =
@@ -172,6 +172,11 @@ fn pictures_plans_and_candidates_for_fetch_tell_how_they_were_made() {
     fails(&sidereal(path, &format!("rerun {}", of("overview.png"))), 2, &["it exists"]);
     let again = json(path, &format!("rerun {} --overwrite", of("overview.png")));
     assert!(again["run"]["command"].is_array());
+    for out in ["t", "u"] {
+        done(path, &format!("search a.fil -o {out} --dm-max 100 --snr 7 {same}"));
+    }
+    let report = |out: &str| fs::read(path.join(out).join("report.html")).unwrap();
+    assert!(report("t") == report("u"));
 
     done(path, &format!("plan a.fil --dm-max 100 --dm-tol 1.2 -o p.toml {same}"));
     let plan = fs::read_to_string(path.join("p.toml")).unwrap();

@@ -149,7 +149,7 @@ fn a_fifo_gives_what_its_file_gives() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&document["candidates"], &document["file"]), (&expected, &"stream".into()));
-    assert!(home.path().join("b/overview.png").is_file());
+    assert!(home.path().join("b/report.html").is_file());
     // The shell's process substitution is a FIFO, too.
     let script = format!("{} info <(cat a.fil) --header", program().display());
     let bash = Command::new("bash").args(["-c", &script]).current_dir(home.path()).output();

@@ -69,14 +69,22 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
         );
     }
     assert_eq!(antennas.len(), 4);
+    assert_eq!(
+        (&told["plots"], &told["report"]),
+        (&Value::Array(Vec::new()), &"a.uvh5.html".into())
+    );
+    let expected = ["a.uvh5", "a.uvh5.html", "a.uvh5.json", "array"].map(str::to_owned);
+    assert_eq!(entries(home.path()), expected.into());
+    let page = fs::read_to_string(home.path().join("a.uvh5.html")).unwrap();
+    assert!(page.contains("<title>a.uvh5: sidereal</title>") && page.contains(": fringe"));
+    let told = json(home.path(), &correlate("-o b.uvh5 --plots pictures"));
     let pictures = ["array", "autocorrelations", "baselines", "waterfalls"];
-    let plots: Vec<String> = pictures.iter().map(|name| format!("a_plots/{name}.png")).collect();
-    assert_eq!(told["plots"], Value::from(plots.clone()));
+    let plots: Vec<String> = pictures.iter().map(|name| format!("pictures/{name}.png")).collect();
+    assert_eq!((&told["plots"], &told["report"]), (&Value::from(plots.clone()), &Value::Null));
     for plot in plots {
         assert!(fs::read(home.path().join(plot)).unwrap().starts_with(b"\x89PNG"));
     }
-    let expected = ["a.uvh5", "a.uvh5.json", "a_plots", "array"].map(str::to_owned);
-    assert_eq!(entries(home.path()), expected.into());
+    assert!(!home.path().join("b.uvh5.html").exists());
     let info = json(home.path(), "info a.uvh5");
     for key in ["format", "telescope", "baselines", "integrations", "channels", "polarizations"] {
         assert_eq!(info[key], told[key], "{key}");

@@ -31,6 +31,7 @@ fn wrong_use_ends_with_2() {
     fs::write(home.path().join("b.uvh5"), "precious").unwrap();
     fs::write(home.path().join("c.uvh5.json"), "precious").unwrap();
     fs::create_dir(home.path().join("d_plots")).unwrap();
+    fs::write(home.path().join("e.uvh5.html"), "precious").unwrap();
     let local = "name,east,north,up\nant00,0,0,0\n";
     fs::write(home.path().join("local.csv"), local).unwrap();
     let before = entries(home.path());
@@ -48,7 +49,8 @@ fn wrong_use_ends_with_2() {
         (correlate("-o a.uvh5"), &["array/ant03.dada", "antenna \"ant02\" too", "NAME=array/"]),
         (format!("{three} {csv} -o b.uvh5"), &["b.uvh5", "--overwrite"]),
         (format!("{three} {csv} -o c.uvh5"), &["c.uvh5.json", "--overwrite"]),
-        (format!("{three} {csv} -o d.uvh5"), &["d_plots", "--overwrite"]),
+        (format!("{three} {csv} -o d.uvh5 --plots d_plots"), &["d_plots", "--overwrite"]),
+        (format!("{three} {csv} -o e.uvh5"), &["e.uvh5.html", "--overwrite"]),
         (format!("{three} {csv} -o .."), &["--output", "such as array.uvh5"]),
         (
             format!("{three} {csv} -o array/ant00.dada --overwrite"),
@@ -193,7 +195,7 @@ fn bad_files_end_with_a_code_and_leave_nothing() {
 #[test]
 fn what_is_there_goes_only_when_asked() {
     let home = array("");
-    let words = correlate("-o a.uvh5 -q");
+    let words = correlate("-o a.uvh5 -q --plots a_plots");
     done(home.path(), &words);
     let first = fs::read(home.path().join("a.uvh5")).unwrap();
     fs::write(home.path().join("a_plots/mine.txt"), "precious").unwrap();

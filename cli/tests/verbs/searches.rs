@@ -42,7 +42,7 @@ fn a_search_writes_what_the_table_says() {
     let out = home.path().join("out");
     assert_eq!(document(&out, "summary.json"), summary);
     let names = entries(&out);
-    for name in ["candidates.cand", "candidates.csv", "candidates.singlepulse", "overview.png"] {
+    for name in ["candidates.cand", "candidates.csv", "candidates.singlepulse", "report.html"] {
         assert!(names.contains(name), "{names:?}");
     }
     let of_kind = |extension: &str| {
@@ -184,7 +184,7 @@ fn a_search_is_the_same_for_any_gulp_and_threads_and_from_a_pipe() {
     let summary: Value = serde_json::from_slice(&piped.stdout).unwrap();
     assert_eq!(whole, (summary["candidates"].clone(), summary["dms"].clone()));
     let names = entries(&home.path().join("4"));
-    assert!(names.contains("overview.png") && !names.contains("rows.tmp"), "{names:?}");
+    assert!(names.contains("report.html") && !names.contains("rows.tmp"), "{names:?}");
 }
 
 #[test]
@@ -359,12 +359,13 @@ fn the_burst_of_2018_april_17_is_found_in_both_formats() {
 fn any_programs_candidates_are_drawn_again() {
     let home = recording();
     let folder = home.path();
-    json(folder, "search a.fil -o found --singlepulse");
+    json(folder, "search a.fil -o found --singlepulse --png");
     let drawn = |out: &str| -> Vec<String> {
         entries(&folder.join(out)).into_iter().filter(|name| name.ends_with(".png")).collect()
     };
     let pictures = drawn("found");
     assert!(pictures.len() > 1 && pictures.contains(&"overview.png".to_string()), "{pictures:?}");
+    assert!(!folder.join("found/report.html").exists());
     let told = json(folder, "replot a.fil found/candidates.csv -o again");
     assert_eq!((&told["complete"], &told["outside"]), (&true.into(), &0.into()));
     assert_eq!(drawn("again"), pictures);

@@ -117,9 +117,14 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     let found = home.path().join("found");
     assert_eq!(told, document(&found, "events.json"));
     let names = entries(&found);
-    for name in ["events.xml", "snr.h5", "bank_H1.h5", "event1_snr.png", "background.png"] {
+    for name in ["events.xml", "snr.h5", "bank_H1.h5", "report.html"] {
         assert!(names.contains(name), "{name} is not in {names:?}");
     }
+    assert!(!names.iter().any(|name| name.ends_with(".png")), "{names:?}");
+    let page = fs::read_to_string(found.join("report.html")).unwrap();
+    assert!(
+        page.contains("<h3>events</h3>") && page.matches("<figure class=\"drawn\">").count() > 3
+    );
     assert!(is_hdf5(&found.join("snr.h5")));
     let event = &told["events"][0];
     let number = |path: &str| event.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
@@ -140,7 +145,7 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     assert_eq!(told["histogram"]["edges"].as_array().unwrap().len(), background.len() + 1);
     assert!(background.iter().map(|count| count.as_u64().unwrap()).sum::<u64>() > 0);
     // The report draws all of this from the products, with the template, so that it needs none of the pictures.
-    done(home.path(), "report found -q");
+    done(home.path(), "report found -q --overwrite");
     let html = fs::read_to_string(found.join("report.html")).unwrap();
     for name in ["H1", "L1"] {
         for what in ["S/N", "whitened strain, 30 to 400 Hz", "energy of whitened strain"] {

@@ -81,7 +81,7 @@ fn a_search_finds_the_pulse_at_its_dm_and_time() {
     assert!(snr(&sharp) > 1.1 * snr(&plain), "{} {}", snr(&sharp), snr(&plain));
     near(&sharp["candidates"][0], "snr", 40.0, 8.0);
     let names = entries(&home.path().join("b"));
-    assert!(names.contains("overview.png"), "{names:?}");
+    assert!(names.contains("report.html"), "{names:?}");
     assert!(names.iter().any(|name| name.starts_with("candidate_0001_DM")), "{names:?}");
     assert_eq!(document(&home.path().join("b"), "summary.json"), sharp);
     // The same by way of a file, whose times count from its first spectrum.

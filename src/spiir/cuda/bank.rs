@@ -509,7 +509,9 @@ mod tests {
 
     #[test]
     fn the_last_samples_lie_where_a_ring_has_them() {
-        for (end, needed, ring) in [(0, 3, 8), (2, 3, 8), (8, 3, 8), (9, 3, 8), (21, 8, 8), (5, 9, 4)] {
+        for (end, needed, ring) in
+            [(0, 3, 8), (2, 3, 8), (8, 3, 8), (9, 3, 8), (21, 8, 8), (5, 9, 4)]
+        {
             let mut held = vec![None; ring];
             (0..end).for_each(|sample| held[sample as usize % ring] = Some(sample));
             let found = last_ranges(end, needed, ring).map(|range| held[range].to_vec()).concat();

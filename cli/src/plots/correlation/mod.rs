@@ -4,6 +4,7 @@ mod data;
 mod fringes;
 mod layout;
 mod powers;
+mod quicklook;
 #[cfg(test)]
 mod tests;
 mod waterfalls;
@@ -15,6 +16,7 @@ use sidereal::Result;
 use super::png::Png;
 use crate::provenance::Made;
 pub(crate) use data::{Antenna, Correlation, Fringes, product_colour, scale};
+pub(crate) use quicklook::{Quicklook, Shape};
 
 /// File names of the plots.
 pub(crate) const POWERS: &str = "autocorrelations.png";

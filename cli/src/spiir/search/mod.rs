@@ -32,8 +32,10 @@ use crate::numbers::within;
 use crate::output::{Contents, Existing, Folder, JOURNAL, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
+use crate::report::{NAME as REPORT, add_to as add_report};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::say::note;
+use crate::selection::file_name;
 use crate::space::Reserve;
 use crate::{errors, flags, interrupt, json};
 pub(crate) use document::Document;
@@ -182,10 +184,13 @@ struct Writing {
     overwrite: bool,
     #[command(flatten)]
     resume: Resume,
-    /// Draw no plots.
+    /// Write neither report.html nor other plots.
     #[arg(long)]
     no_plots: bool,
-    /// Draw at most this many of the loudest events.
+    /// Draw the plots as PNG files in place of report.html.
+    #[arg(long, conflicts_with = "no_plots")]
+    png: bool,
+    /// With --png, draw at most this many of the loudest events; report.html has ten.
     #[arg(long, value_name = "N", default_value_t = 1)]
     max_plots: usize,
     /// List at most this many of the loudest events in events.json.
@@ -210,7 +215,7 @@ pub(crate) const CONTENTS: Contents =
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     let is = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
     let is_numbered = name.chars().nth("event".len()).is_some_and(|letter| letter.is_ascii_digit());
-    matches!(name, "events.json" | "events.xml" | "snr.h5" | "background.png" | "report.html")
+    matches!(name, "events.json" | "events.xml" | "snr.h5" | "background.png" | REPORT)
         || is("bank_", ".h5")
         || (is_numbered && is("event", ".png"))
 }
@@ -231,6 +236,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let place = folder.place().to_path_buf();
     let work = Work::begin(arguments, is_resumed.then_some(&folder), common)?;
     let Done { product, report } = work.search(&folder, keep, common)?;
+    let writing = &arguments.writing;
+    if report.ending.is_read() && !writing.no_plots && !writing.png {
+        let names: Vec<String> =
+            arguments.strain.files().iter().map(|path| file_name(path)).collect();
+        add_report(&folder, &names.join(", "), common);
+    }
     folder.finish()?;
     // Not earlier: a run killed while files are written to disk can be resumed.
     if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
@@ -427,9 +438,9 @@ impl Place<'_> {
         let (series, pictures) = thread::scope(|scope| {
             let series = scope.spawn(|| products::write_series(&path, report, comment, &host));
             let (most, threshold) = (writing.max_plots, self.arguments.detection.threshold);
-            let pictures = match writing.no_plots {
-                true => Ok(()),
-                false => pictures::draw(self.folder, &self.made, report, most, threshold, &host),
+            let pictures = match writing.png {
+                true => pictures::draw(self.folder, &self.made, report, most, threshold, &host),
+                false => Ok(()),
             };
             (series.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), pictures)
         });
