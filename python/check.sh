@@ -27,6 +27,9 @@ cargo clippy --locked --manifest-path python/Cargo.toml -- -D warnings
 # As users install it, but with the profile of the tests.
 export MATURIN_PEP517_ARGS="--locked --profile dev" PATH="$folder/venv/bin:$PATH"
 "$here" -m pip install --disable-pip-version-check --no-build-isolation --force-reinstall --no-deps ./python
+# For other Pythons: the package alone.
+mkdir -p "$folder/package"
+ln -sfn "$folder/venv/lib/"python3*/site-packages/sidereal_dsp "$folder/package/sidereal_dsp"
 # Not in python/, whose sources would be imported in place of what is installed.
 cd "$folder"
 "$here" -m mypy --strict --config-file "$OLDPWD/python/pyproject.toml" -p sidereal_dsp

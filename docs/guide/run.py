@@ -165,7 +165,7 @@ class Run:
 
 def versions(program, at_hand):
     """Yields the names and versions of the program and of the clients at hand."""
-    distributions = {"bayestar": "ligo.skymap", "wsclean": None, "gw150914": None}
+    distributions = {"bayestar": "ligo.skymap", "wsclean": None, "gw150914": None, "sidereal_dsp": None}
     yield subprocess.run([program, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     yield f"Python {sys.version.split()[0]}"
     for name in at_hand:

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import subprocess
+import sys
 import warnings
 
 import numpy
@@ -12,6 +13,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+# The Python package, as python/check.sh installs it.
+PACKAGE = ROOT / "target" / "python" / "package"
 DATA = pathlib.Path(os.environ.get("SIDEREAL_DATA", ROOT / ".." / "shared" / "data"))
 
 warnings.filterwarnings("ignore")
@@ -32,6 +35,14 @@ def call(*command):
 def sidereal(*arguments):
     """Runs the command line, and returns what it prints."""
     return call(BUILT / "sidereal", "--no-progress", *arguments)
+
+
+@pytest.fixture(scope="session")
+def sidereal_dsp():
+    """Our Python package; the test is skipped, and says so, where it is not installed."""
+    if (PACKAGE / "sidereal_dsp").exists():
+        sys.path.insert(0, str(PACKAGE))
+    return pytest.importorskip("sidereal_dsp", reason="the Python package is not installed (./check python)", exc_type=ImportError)
 
 
 @pytest.fixture(scope="session")
