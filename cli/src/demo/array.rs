@@ -163,10 +163,17 @@ impl Fringes {
         let picture = |name: &str, picture: &str| format!("{name}_plots/{picture}");
         self.story(html);
         let [drifting, tracked] = CORRELATIONS.map(|(name, _)| name);
-        figure(html, &picture(tracked, LAYOUT), "The array, seen from above.");
+        figure(
+            html,
+            &picture(tracked, LAYOUT),
+            "A map in metres east and north with a dot for each antenna, and lines between the pairs drawn below.",
+            "The array, seen from above.",
+        );
         figure(
             html,
             &picture(drifting, WATERFALLS),
+            "Amplitude and phase of three pairs by time and frequency. Amplitudes are even, phases are stripes: flat for the \
+             nearest antennas, slanted for the others.",
             "Without tracking: the wave reaches one antenna later than the other, so the phase (below) \
              turns along the band, the faster the longer the baseline, and the Earth's rotation moves \
              the stripes.",
@@ -174,12 +181,14 @@ impl Fringes {
         figure(
             html,
             &picture(tracked, WATERFALLS),
+            "The same six panels: the phases of all three pairs have one colour, that of 0 degrees.",
             "With tracking: the delays are taken out as they change, and all phases are 0.",
         );
         self.verdict(html);
         figure(
             html,
             &picture(tracked, FRINGES),
+            "Nine panels, a row for each pair: a level amplitude, a phase that is a line at 0, and a single sharp peak.",
             "Amplitude and phase of three baselines, and their fringe against delay, with its peak at 0 ns.",
         );
     }

@@ -36,12 +36,22 @@ pub(super) fn parse_words<A: Args + FromArgMatches>(all: Vec<OsString>) -> Resul
         .map_err(|error| Error::Unavailable { what: "the demo".to_owned(), why: error.to_string() })
 }
 
-pub(super) fn figure(html: &mut String, file: &str, caption: &str) {
+/// Writes a picture: `alt` describes what is drawn to those who do not see it, `caption` explains it to everybody.
+pub(super) fn figure(html: &mut String, file: &str, alt: &str, caption: &str) {
     let _ = writeln!(
         html,
-        "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{caption}\" loading=\"lazy\"></a>\
+        "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{alt}\" loading=\"lazy\"></a>\
          <figcaption>{caption}</figcaption></figure>"
     );
+}
+
+/// Describes the plot of a candidate.
+pub(super) fn candidate_alt(found: &Discovery) -> String {
+    format!(
+        "Four panels: a pulse over noise, an upright line over the band below it, a bright spot at DM {:.1}, and a curve of \
+         the S/N with its maximum there.",
+        found.dm
+    )
 }
 
 pub(super) fn escape(words: &str) -> String {

@@ -6,7 +6,7 @@ use std::path::Path;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
 use super::array::{self, Fringes};
-use super::chapter::{Match, Truth, Verdict, escape, figure};
+use super::chapter::{Match, Truth, Verdict, candidate_alt, escape, figure};
 use super::observation::{OBSERVATION, SEARCH, SIMULATION, SWEEP};
 use super::strain::{self, Merger};
 use super::voltages::{self, Chapter};
@@ -151,9 +151,11 @@ impl Page<'_> {
              burst out over {delay}. Noise from Earth has not crossed that gas: its DM is 0.</p>\n"
         );
         if self.verdict.missed() < self.verdict.bursts.len() {
+            let alt = "A bright stripe between two white lines falls from the top of the band on the left to its bottom on \
+                       the right, steeply at first.";
             let caption = "The brightest burst as it was recorded: time runs to the right, frequency \
                            up. The two white lines run along either side of it.";
-            figure(html, SWEEP, caption);
+            figure(html, SWEEP, alt, caption);
         }
     }
 
@@ -249,6 +251,10 @@ impl Page<'_> {
         figure(
             html,
             OVERVIEW,
+            &format!(
+                "Dots of {} candidates by time and DM, and below them their numbers by S/N and by DM as bars.",
+                self.found.report.candidates.len()
+            ),
             "All candidates: when they came, and at which DM. Size and colour tell the S/N; the numbers \
              are their ranks. The pulsar is the row of dots along the bottom.",
         );
@@ -273,7 +279,7 @@ impl Page<'_> {
                 burst.snr
             );
             let _ = write!(html, "<div id=\"c{}\">", burst.index + 1);
-            figure(html, &name, &caption);
+            figure(html, &name, &candidate_alt(&burst), &caption);
             html.push_str("</div>\n");
         }
     }

@@ -153,6 +153,8 @@ impl Merger {
         figure(
             html,
             &picture("background.png"),
+            "Bars of the number of events by ranking in the shifted data, a falling line of their sum, and a dot for each \
+             event found.",
             "What chance makes of the same data, by sliding the detectors against each other (bars), beside \
              the events found (dots). A dot among the bars may be chance, too.",
         );
@@ -201,14 +203,23 @@ fn pictures(html: &mut String) {
     let pictures = [
         (
             "event1_snr.png",
+            "Two curves of SNR by time, one for each detector, each with a single sharp peak far above the threshold.",
             "What the filters answer, in both detectors: the wave arrives in one some milliseconds before \
              the other.",
         ),
-        ("event1_whitened.png", "The whitened strain, and over it the wave that fits best."),
-        ("event1_map.png", "Time and frequency: the chirp rises as the holes spiral in."),
+        (
+            "event1_whitened.png",
+            "Two panels: the strain in blue wavers about a red wave that grows and quickens until it ends at 0.",
+            "The whitened strain, and over it the wave that fits best.",
+        ),
+        (
+            "event1_map.png",
+            "Two dark maps, one for each detector, with a bright curve that bends upwards ever more steeply.",
+            "Time and frequency: the chirp rises as the holes spiral in.",
+        ),
     ];
-    for (name, words) in pictures {
-        figure(html, &picture(name), words);
+    for (name, alt, caption) in pictures {
+        figure(html, &picture(name), alt, caption);
     }
 }
 

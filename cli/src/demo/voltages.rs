@@ -9,7 +9,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use super::chapter::{Discovery, Signal, Truth, best, figure, parse};
+use super::chapter::{Discovery, Signal, Truth, best, candidate_alt, figure, parse};
 use crate::common::Common;
 use crate::output::{Folder, beside};
 use crate::plots::{duration, frequency, short};
@@ -97,9 +97,10 @@ impl Chapter {
             "In powers: the pulse is smeared within each channel, which no shift of channels can undo.",
             "With the dispersion within channels removed before detection: as narrow as it was sent.",
         ];
-        for (picture, caption) in self.pictures.iter().zip(captions) {
-            if let Some(picture) = picture {
-                figure(html, picture, caption);
+        let found = [&self.found_in_powers, &self.found];
+        for ((picture, found), caption) in self.pictures.iter().zip(found).zip(captions) {
+            if let (Some(picture), Some(found)) = (picture, found) {
+                figure(html, picture, &candidate_alt(found), caption);
             }
         }
     }

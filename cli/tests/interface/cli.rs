@@ -251,6 +251,18 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     for link in links {
         assert!(folder.join(link).is_file(), "{link}");
     }
+    // The text for those who do not see a picture is not its caption again.
+    let figures: Vec<&str> = page.split("<figure>").skip(1).collect();
+    assert!(figures.len() > 10);
+    for figure in figures {
+        let between =
+            |start: &str, end: &str| figure.split(start).nth(1).unwrap().split(end).next().unwrap();
+        let (alt, caption) = (between("alt=\"", "\""), between("<figcaption>", "</figcaption>"));
+        assert!(
+            alt.len() > 40 && !alt.contains(caption) && !caption.contains(alt),
+            "{alt}: {caption}"
+        );
+    }
     for name in [
         "summary.json",
         "tracked.uvh5.json",
