@@ -259,9 +259,14 @@ def link_faults():
                     yield f"{place}: no such heading"
                 elif target.suffix == ".md" and SOURCE in target.parents and target not in listed and target.name != "SUMMARY.md":
                     yield f"{place}: not a chapter of the summary"
+    shown = set()
     for path in sorted(SOURCE.glob("*.md")):
         if path.name != "SUMMARY.md" and path not in listed:
             yield f"{path.relative_to(ROOT)}: the summary does not list it"
+        shown.update(re.findall(r"!\[[^\]]*\]\(pictures/([^)]+)\)", path.read_text()))
+    for path in sorted((SOURCE / "pictures").iterdir()):
+        if path.name not in shown:
+            yield f"{path.relative_to(ROOT)}: no chapter shows it"
 
 
 def options_by_verb():
@@ -303,11 +308,39 @@ def option_faults():
                         yield f"{name}:{part[0]}: no verb has {option}"
 
 
+def client_faults():
+    """Yields faults of the page of clients: tests that do not exist, cells without a test or a reason, clients left out.
+
+    Cells of its tables are numbers of tests in the list at its end, and letters of reasons below their table.
+    """
+    path = SOURCE / "clients.md"
+    name, text = path.relative_to(ROOT), path.read_text()
+    tests = re.findall(r"^(\d+)\. `([^:`]+)::(\w+)`$", text, re.MULTILINE)
+    for number, file, test in tests:
+        if not (ROOT / file).is_file() or not re.search(rf"\b(?:def|fn) {test}\(", (ROOT / file).read_text()):
+            yield f"{name}: test {number}: {file} has no {test}"
+    used = set()
+    for section in text.split("\n## "):
+        reasons = set(re.findall(r"^- ([a-z]): ", section, re.MULTILINE))
+        for line in re.findall(r"^\|(?!-)(.*)\|$", section, re.MULTILINE):
+            for cell in map(str.strip, line.split("|")[1:]):
+                numbers = re.findall(r"\d+", cell) if re.fullmatch(r"\d[\d, ]*( \([a-z]\))?", cell) else []
+                letters = re.findall(r"\b[a-z]\b", cell) if re.fullmatch(r"[a-z]|\d.* \([a-z]\)", cell) else []
+                used.update(numbers)
+                for letter in set(letters) - reasons:
+                    yield f"{name}: {line.split('|')[0].strip()}: no reason {letter}"
+    for number in used ^ {number for number, _, _ in tests}:
+        yield f"{name}: number {number} is not both in a table and in the list of tests"
+    for client in json.loads((ROOT / "tests/oracles/clients.json").read_text()):
+        if not re.search(rf"(?<![\w-]){re.escape(client['name'])}(?![\w-])", text, re.IGNORECASE):
+            yield f"{name}: {client['name']} of tests/oracles/clients.json is not there"
+
+
 def check_text():
-    faults = [*link_faults(), *option_faults()]
+    faults = [*link_faults(), *option_faults(), *client_faults()]
     if faults:
         raise Failure("\n".join(faults))
-    print(f"links of {len(documents())} documents resolve, and the options of {len(chapters())} chapters exist")
+    print(f"links of {len(documents())} documents resolve, the options of {len(chapters())} chapters and the tests of clients exist")
 
 
 class Page(html.parser.HTMLParser):

@@ -169,6 +169,15 @@ def test_frames_that_convert_writes_are_read_by_gwpy(compression, recording, tmp
     assert numpy.array_equal(numpy.load(tmp_path / "raw.npy"), expected.value)
 
 
+def test_frames_that_convert_writes_are_read_by_pycbc(recording, tmp_path):
+    source = recording("gw/L-L1_LOSC_4_V2-1126259446-32.hdf5")
+    sidereal("convert", source, "-o", tmp_path / "strain.gwf")
+    expected = gwpy.TimeSeries.read(source, format="hdf5.gwosc")
+    found = client("pycbc.frame").read_frame(str(tmp_path / "strain.gwf"), "L1:STRAIN")
+    assert numpy.array_equal(found.numpy(), expected.value)
+    assert (float(found.start_time), found.delta_t) == (expected.t0.value, expected.dt.value)
+
+
 def test_frames_of_64_s_are_read_by_gwpy(tmp_path):
     words = ["--length", 150, "--rate", 256, "--seed", 9, "--detectors", "V1", "--start", START]
     sidereal("simulate", "strain", tmp_path / "a.gwf", *words)

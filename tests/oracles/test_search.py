@@ -51,6 +51,18 @@ def test_candidate_tables_agree(recording, search):
     assert begin <= sample < end
 
 
+def test_astropy_and_numpy_open_our_lists(recording, search):
+    table = client("astropy.table").Table
+    folder, summary = search(recording(f"{FRB}.fil"), *OPTIONS, "--singlepulse")
+    found = [round(candidate["dm"], 2) for candidate in summary["candidates"]]
+    assert list(table.read(folder / "candidates.csv")["dm"]) == pytest.approx(found, abs=0.01)
+    assert list(table.read(folder / "candidates.cand", format="ascii.no_header")["col6"]) == pytest.approx(found, abs=0.01)
+    # The columns of PRESTO's single_pulse_search.py: DM, Sigma, Time (s), Sample, Downfact.
+    pulses = numpy.loadtxt(folder / "candidates.singlepulse", ndmin=2)
+    assert pulses.shape == (len(found), 5)
+    assert sorted(pulses[:, 0]) == pytest.approx(sorted(found), abs=0.01)
+
+
 def opens(path):
     try:
         h5py.File(path).close()
