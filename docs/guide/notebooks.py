@@ -104,13 +104,15 @@ def main():
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--write", action="store_true", help="run the sources and keep their notebooks")
     action.add_argument("--check", action="store_true", help="run the sources and compare with the notebooks kept")
+    parser.add_argument("--record", metavar="FILE", help="append which notebooks ran, and what was left out")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    passed, begun = 0, time.monotonic()
+    passed, left_out, begun = [], [], time.monotonic()
     try:
         for name in options.names or sorted(path.stem for path in FOLDER.glob("*.py")):
             source = (FOLDER / f"{name}.py").read_text()
             if lacking := list(missing(source)):
+                left_out.append(f"{name} (needs {', '.join(lacking)})")
                 print(f"skipped: the notebook {name} needs {', '.join(lacking)}")
                 continue
             started, made, path = time.monotonic(), notebook(source), FOLDER / f"{name}.ipynb"
@@ -121,12 +123,15 @@ def main():
                 nbformat.write(made, path)
             if (size := path.stat().st_size) > LARGEST:
                 raise Failure(f"{name}.ipynb has {size} bytes, more than {LARGEST}")
-            passed += 1
+            passed.append(name)
             print(f"{name}: {len(made.cells)} cells, {time.monotonic() - started:.1f} s", flush=True)
     except (Failure, nbclient.exceptions.CellExecutionError) as failure:
         print(f"error: {failure}")
         sys.exit(1)
-    print(f"{passed} passed in {time.monotonic() - begun:.1f}s")
+    if options.record:
+        with open(options.record, "a") as file:
+            file.write(f"\nNotebooks that ran: {', '.join(passed)}. Left out: {', '.join(left_out) or 'none'}.\n")
+    print(f"{len(passed)} passed in {time.monotonic() - begun:.1f}s")
 
 
 if __name__ == "__main__":
