@@ -2,6 +2,25 @@
 //!
 //! Invariant: the Earth's orientation and the sky's directions come from SOFA's routines, and a delay is
 //! positive where the wave reaches an antenna later than the array's reference point.
+//!
+//! # Examples
+//! From the zenith a wave reaches an antenna 30 m above the reference point 100 ns before that point:
+//!
+//! ```
+//! use sidereal::geometry::{Array, Dut1, Location, Sky};
+//! use sidereal::units::Epoch;
+//!
+//! # fn main() -> sidereal::Result<()> {
+//! let site = Location::from_itrf([5_109_360.0, 2_006_852.5, -3_238_948.0])?;
+//! let antennas = [("near".to_owned(), [0.0, 0.0, 0.0]), ("high".to_owned(), [40.0, 20.0, 30.0])];
+//! let sky = Sky::new(&Array::from_enu("two", &antennas, site)?, Dut1::Table)?;
+//! let epoch = Epoch { day: 60_676, seconds: 43_200.0 };
+//! let delays_s = sky.delays_s(sky.zenith(epoch)?, epoch)?;
+//! assert!(delays_s[0].abs() < 1e-15);
+//! assert!((delays_s[1] + 100.07e-9).abs() < 0.01e-9, "{delays_s:?}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod array;
 mod delay;

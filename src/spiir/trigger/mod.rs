@@ -50,6 +50,31 @@ enum Engine {
 /// than two.
 /// # Source
 /// Messick et al. 2017, Phys. Rev. D 95, 042001 (xi-squared).
+///
+/// # Examples
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::num_complex::Complex;
+/// use sidereal::spiir::trigger::{Autocorrelation, Finder, Plan, Ratios, TriggerOptions};
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let shape = [0.5, 1.0, 0.5].map(|a| Complex::new(a, 0.0));
+/// let plan = Plan::new(TriggerOptions::new(2048), vec![Autocorrelation::new(shape.to_vec())])?;
+/// let mut finder = Finder::new(plan, &Backend::best(1))?;
+/// // A signal of the template's own shape, S/N 10 and phase 90 degrees at sample 1000.
+/// let mut z = vec![Complex::new(0.0, 0.0); 2048];
+/// for (k, a) in shape.iter().enumerate() {
+///     z[999 + k] = a * Complex::new(0.0, 10.0);
+/// }
+/// let mut found = Vec::new();
+/// finder.run(Ratios { z: &z, stride: 2048, times: 2048 }, &[true; 2048], &mut found)?;
+/// finder.flush(&mut found)?;
+/// assert_eq!(found.len(), 1);
+/// assert_eq!(found[0].sample, 1000);
+/// assert!((found[0].snr() - 10.0).abs() < 0.1 && found[0].xi2 < 0.01, "{found:?}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Finder {
     plan: Plan,

@@ -54,6 +54,32 @@ enum Engine {
 /// # Source
 /// Messick et al. 2017, Phys. Rev. D 95, 042001; the kernel's truncation: Allen et al. 2012, Phys. Rev. D 85, 122006;
 /// minimum phase: Tsukada et al. 2018, Phys. Rev. D 97, 103009.
+///
+/// # Examples
+/// In white noise of deviation 1e-21 a sine of amplitude 3e-21 has an amplitude of 3 deviations:
+///
+/// ```
+/// use sidereal::math::PowerSpectrum;
+/// use sidereal::spiir::whiten::{Options, Psd, Whitener};
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let rate_hz = 1024;
+/// let density = 2.0 * 1e-21_f64.powi(2) / f64::from(rate_hz);
+/// let psd = Psd::Fixed(PowerSpectrum::new(0.25, vec![density; 2049])?);
+/// let mut whitener = Whitener::new(Options::low_latency(rate_hz, psd))?;
+///
+/// let wave = |k: usize| 3e-21 * (std::f64::consts::TAU * 128.0 * k as f64 / 1024.0).sin();
+/// let strain: Vec<f64> = (0..8192).map(wave).collect();
+/// let (mut white, mut is_valid) = (vec![0.0; 8192], vec![false; 8192]);
+/// let produced = whitener.run(&strain, &[true; 8192], &mut white, &mut is_valid)?.produced;
+/// assert_eq!(produced, 8192 - whitener.latency());
+/// let last = &white[produced - 1024..produced];
+/// let mean_square = last.iter().map(|y| y * y).sum::<f32>() / 1024.0;
+/// let amplitude = (2.0 * mean_square).sqrt();
+/// assert!((amplitude - 3.0).abs() < 0.1 && is_valid[produced - 1], "{amplitude}");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Whitener {
     options: Options,
     shape: Shape,
