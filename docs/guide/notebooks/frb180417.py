@@ -97,7 +97,8 @@ plt.show()
 
 # %%
 dms = np.arange(425, 526)
-series = sd.dedisperse(samples, header.freqs, header.tsamp, dms)
+# The last second is left out: there the delays reach beyond the end of the data.
+series = sd.dedisperse(samples, header.freqs, header.tsamp, dms)[:, : round(5.5 / header.tsamp)]
 noise = 1.4826 * np.median(np.abs(series - np.median(series, axis=1, keepdims=True)), axis=1, keepdims=True)
 near = ((series - np.median(series, axis=1, keepdims=True)) / noise)[:, begin : begin + length]
 fig, ax = plt.subplots()

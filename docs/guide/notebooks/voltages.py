@@ -114,7 +114,8 @@ print(f"smearing of DM 60 in the lowest channel: {smearing * 1e3:.2f} ms")
 # %%
 series = {}
 for name, recording in (("after detection alone", blurred), ("within channels, too", sharp)):
-    sum_of_channels = sd.dedisperse(recording.read(), header.freqs, header.tsamp, [60.0])[0]
+    # The last 0.2 s are left out: there the delays reach beyond the end of the data.
+    sum_of_channels = sd.dedisperse(recording.read(), header.freqs, header.tsamp, [60.0])[0, : round(0.8 / header.tsamp)]
     level = np.median(sum_of_channels)
     series[name] = (sum_of_channels - level) / (1.4826 * np.median(np.abs(sum_of_channels - level)))
 
