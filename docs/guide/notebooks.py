@@ -72,7 +72,8 @@ def run(made):
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["SIDEREAL_DATA"] = str(DATA)
     with tempfile.TemporaryDirectory() as folder:
-        nbclient.NotebookClient(made, timeout=LIMIT, resources={"metadata": {"path": folder}}).execute()
+        client = nbclient.NotebookClient(made, timeout=LIMIT, coalesce_streams=True, resources={"metadata": {"path": folder}})
+        client.execute()
     made.metadata.pop("language_info", None)
     for cell in made.cells:
         # Times of execution.
