@@ -273,7 +273,9 @@ impl Page<'_> {
                 text.push_str("</details>\n");
             }
         }
-        let open = if self.found.documents.len() == 1 { " open" } else { "" };
+        // Facts must not push pictures out of sight.
+        let is_short = self.found.documents.len() == 1 && places.is_empty();
+        let open = if is_short { " open" } else { "" };
         let _ =
             writeln!(text, "<details{open}><summary>facts</summary><table class=\"facts\"><tbody>");
         facts(text, "", object);
