@@ -66,6 +66,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("payload_bytes", "--packet-bytes"),
     ("pulse_width_s", "--pulse-width"),
     ("rate_hz", "--rate (Hz)"),
+    ("rfi_mask", "--rfi-mask"),
     ("ring.block_bytes", "--block-bytes"),
     ("ring.blocks", "--blocks"),
     ("ring.header_blocks", "--header-blocks"),

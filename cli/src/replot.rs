@@ -182,7 +182,7 @@ fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Resul
 impl Arguments {
     /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
-        [&self.candidates].into_iter().chain(&self.cleaning.rfi_mask).cloned().collect()
+        [&self.candidates].into_iter().chain(self.cleaning.files()).cloned().collect()
     }
 
     /// Returns the search options that plots depend on, and the mitigation.

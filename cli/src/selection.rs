@@ -10,7 +10,8 @@ use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::presto::Mask;
 use sidereal::io::voltages::VoltageSource;
 use sidereal::io::{
-    Beam, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
+    Beam, ChannelForm, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream,
+    read_channels, voltages,
 };
 use sidereal::pipeline::burst::{self, SearchOptions};
 use sidereal::pipeline::voltage::VoltageFilterbank;
@@ -184,8 +185,13 @@ impl Opened {
 /// Options of masking and cleaning.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Cleaning {
-    /// Channels to mask, counted from 0 as recorded, ends included: 10:20,300.
-    #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
+    /// Channels to mask, counted from 0 as recorded, ends included: 10:20,300; or a file that lists them.
+    ///
+    /// The file may have such numbers and ranges, in lines or with commas (PRESTO, .bad_chans of `your`), Heimdall's
+    /// options (-zap_chans 10 20), or one 0 or 1 for each channel, where 0 masks (kill masks of dedisp and peasoup). Where the
+    /// form is not clear, name it before the file: numbers:FILE, presto:FILE (counted from the lowest frequency),
+    /// keep:FILE (0 masks), kill:FILE (1 masks).
+    #[arg(long, value_name = "A:B,C|FILE", value_parser = parse_channels, help_heading = "Channels and times")]
     pub(crate) zap_chans: Option<Channels>,
     /// PRESTO rfifind mask whose channels and intervals to mask.
     #[arg(long, value_name = "FILE", help_heading = "Channels and times")]
@@ -239,9 +245,14 @@ pub(crate) struct Selection {
     pub(crate) gulp: usize,
 }
 
-/// Ranges of channels, both ends included.
+/// Channels to mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Channels(Vec<(usize, usize)>);
+pub(crate) enum Channels {
+    /// Ranges, both ends included.
+    Ranges(Vec<(usize, usize)>),
+    /// File, and its form if it was named.
+    File(PathBuf, Option<ChannelForm>),
+}
 
 /// Seconds from the recording's start; infinite if the end was omitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -390,6 +401,15 @@ pub(crate) fn open(
 }
 
 impl Cleaning {
+    /// Returns the files that the cleaning reads.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let list = match &self.zap_chans {
+            Some(Channels::File(path, _)) => Some(path),
+            _ => None,
+        };
+        self.rfi_mask.iter().chain(list)
+    }
+
     /// Returns the steps of mitigation, and whether outlying channels are masked; `no_auto_mask` keeps them.
     pub(crate) fn rfi(&self, default: Rfi, no_auto_mask: bool) -> (Rfi, bool) {
         let rfi = self.rfi.unwrap_or(default);
@@ -436,7 +456,7 @@ impl Cleaning {
 impl Selection {
     /// Returns every input file except the recording.
     pub(crate) fn files(&self, trials: &DmArguments) -> Vec<PathBuf> {
-        self.cleaning.rfi_mask.iter().chain(&trials.plan).cloned().collect()
+        self.cleaning.files().chain(&trials.plan).cloned().collect()
     }
 
     /// Returns the options of a search or a dedispersion, with default detection options.
@@ -483,12 +503,17 @@ pub(crate) fn zapped(
     header: &FilterbankHeader,
 ) -> Result<Vec<usize>> {
     let channels = header.channels();
-    let Some(Channels(ranges)) = zap_chans else { return Ok(Vec::new()) };
-    if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
-        let rule = format!("the recording has channels 0 to {}", channels - 1);
-        return Err(Error::parameter("--zap-chans", last, rule));
-    }
-    let mut zapped: Vec<usize> = ranges.iter().flat_map(|(a, b)| *a..=*b).collect();
+    let mut zapped = match zap_chans {
+        None => return Ok(Vec::new()),
+        Some(Channels::File(path, form)) => read_channels(path, *form, &header.band)?,
+        Some(Channels::Ranges(ranges)) => {
+            if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
+                let rule = format!("the recording has channels 0 to {}", channels - 1);
+                return Err(Error::parameter("--zap-chans", last, rule));
+            }
+            ranges.iter().flat_map(|(a, b)| *a..=*b).collect()
+        }
+    };
     zapped.sort_unstable();
     zapped.dedup();
     if zapped.len() == channels {
@@ -506,7 +531,25 @@ pub(crate) fn warn_of_flagged(samples: u64, quiet: bool) {
     }
 }
 
+/// Parses channels, or the name of a file that lists them.
 pub(crate) fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
+    let why = match parse_ranges(words) {
+        Ok(ranges) => return Ok(Channels::Ranges(ranges)),
+        Err(why) => why,
+    };
+    if let Some((name, path)) = words.split_once(':')
+        && let Some(form) = ChannelForm::ALL.into_iter().find(|form| form.name() == name)
+    {
+        return Ok(Channels::File(path.into(), Some(form)));
+    }
+    let path = PathBuf::from(words);
+    if path.exists() {
+        return Ok(Channels::File(path, None));
+    }
+    Err(format!("{why}; there is no file of this name"))
+}
+
+fn parse_ranges(words: &str) -> std::result::Result<Vec<(usize, usize)>, String> {
     let number = |word: &str| word.trim().parse::<usize>().map_err(|_| bad_channels(word));
     let range = |word: &str| match word.split_once(':') {
         None => number(word).map(|channel| (channel, channel)),
@@ -516,7 +559,7 @@ pub(crate) fn parse_channels(words: &str) -> std::result::Result<Channels, Strin
             rising.then_some((first, last)).ok_or_else(|| format!("{word} runs backwards"))
         }
     };
-    words.split(',').map(range).collect::<std::result::Result<_, _>>().map(Channels)
+    words.split(',').map(range).collect()
 }
 
 fn bad_channels(word: &str) -> String {
@@ -546,10 +589,24 @@ mod tests {
 
     #[test]
     fn channels_are_numbers_and_ranges() {
-        assert_eq!(parse_channels("3,10:12").unwrap(), Channels(vec![(3, 3), (10, 12)]));
+        let ranges = Channels::Ranges(vec![(3, 3), (10, 12)]);
+        assert_eq!(parse_channels("3,10:12").unwrap(), ranges);
         for bad in ["", "a", "3:", "5:2", "1,,2", "-1", "99999999999999999999"] {
             assert!(parse_channels(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn channels_may_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.txt");
+        let name = path.to_string_lossy().into_owned();
+        let missing = parse_channels(&name).unwrap_err();
+        assert!(missing.contains("there is no file of this name"), "{missing}");
+        std::fs::write(&path, "1").unwrap();
+        assert_eq!(parse_channels(&name), Ok(Channels::File(path.clone(), None)));
+        let form = Some(ChannelForm::Kill);
+        assert_eq!(parse_channels(&format!("kill:{name}")), Ok(Channels::File(path, form)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod antennas;
 pub mod atomic;
 pub mod bank_h5;
 pub mod candidates;
+mod channel_list;
 mod csv;
 mod earth_orientation;
 mod fbh5;
@@ -36,6 +37,7 @@ mod window_file;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+pub use channel_list::{ChannelForm, read_channels};
 // Cells of the benchmarks' tables.
 #[doc(hidden)]
 pub use csv::quoted as csv_cell;

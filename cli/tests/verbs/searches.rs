@@ -188,6 +188,52 @@ fn a_search_is_the_same_for_any_gulp_and_threads_and_from_a_pipe() {
 }
 
 #[test]
+fn channels_are_masked_by_the_files_of_other_programs() {
+    let home = recording();
+    let path = home.path();
+    let file = |name: &str, text: &str| fs::write(path.join(name), text).unwrap();
+    file("heimdall.txt", "-zap_chans 3 5 \\\n-zap_chans 60 60\n");
+    file("presto.txt", "58:60,3\n");
+    file("obs.bad_chans", "3 4 5 60 ");
+    let flags: Vec<&str> =
+        (0..64).map(|k| if [3, 4, 5, 60].contains(&k) { "0" } else { "1" }).collect();
+    file("kill.txt", &flags.join("\n"));
+    let words = "search a.fil --dm-max 100 --rfi none --no-plots";
+    let expected = json(path, &format!("{words} -o list --zap-chans 3:5,60"));
+    assert_eq!(expected["masked_channels"], serde_json::json!([3, 4, 5, 60]));
+    let files = ["heimdall.txt", "presto:presto.txt", "obs.bad_chans", "kill.txt", "keep:kill.txt"];
+    for (index, name) in files.iter().enumerate() {
+        let found = json(path, &format!("{words} -o out{index} --zap-chans {name}"));
+        for key in ["masked_channels", "candidates"] {
+            assert_eq!(found[key], expected[key], "{name}");
+        }
+        let inputs = found["provenance"]["inputs"].to_string();
+        let file = name.rsplit(':').next().unwrap();
+        assert!(inputs.contains(file), "{inputs}");
+    }
+    json(path, "dedisperse a.fil -o d --dm-max 20 --dm-step 10 --zap-chans kill.txt");
+    done(path, "replot a.fil list/candidates.cand -o r --zap-chans heimdall.txt -q");
+
+    file("wrong.txt", "1\n2\n64\n");
+    file("most.txt", &["1", "0", "0", "0"].repeat(16).join(" "));
+    for (name, code, told) in [
+        (
+            "wrong.txt",
+            3,
+            "wrong.txt: line 3 (at byte 4): found \"64\", expected a channel from 0 to 63",
+        ),
+        ("most.txt", 3, "keep:most.txt if 0 masks"),
+        ("a.fil", 3, "--rfi-mask takes masks"),
+        ("none.txt", 2, "there is no file"),
+        ("kill:none.txt", 1, "none.txt"),
+        (".", 1, "directory"),
+    ] {
+        let output = sidereal(path, &format!("search a.fil -o bad --zap-chans {name}"));
+        fails(&output, code, &[told]);
+    }
+}
+
+#[test]
 fn time_ranges_count_from_the_recordings_start() {
     let home = recording();
     let summary = json(home.path(), "search a.fil -o out --time-range 1:3");
