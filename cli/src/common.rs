@@ -199,6 +199,17 @@ pub(crate) struct Common {
     /// Faster on a slow disk, but a power failure may leave empty files under final names.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_sync: bool,
+    /// Most bytes that a byte of a compressed input (.gz, .zst) may become; 64 MiB are free.
+    ///
+    /// Such inputs are unpacked into a file without a name in the output's folder, or in that of TMPDIR if there is no output.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        global = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) unpack_ratio: u64,
     /// Write products that are identical from run to run.
     ///
     /// Omits everything that differs between runs: date (1970, or that of SOURCE_DATE_EPOCH, which has the same
@@ -446,7 +457,7 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 22] = [
+const RUN_ONLY: [&str; 23] = [
     "page",
     "page_token",
     "page_host",
@@ -463,6 +474,7 @@ const RUN_ONLY: [&str; 22] = [
     "quiet",
     "no_progress",
     "no_sync",
+    "unpack_ratio",
     "reproducible",
     "out",
     "output",

@@ -94,6 +94,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("time_resolution_s", "--time-res"),
     ("tolerance", "--dm-tol"),
     ("tsamp_s", "--tsamp"),
+    ("unpack_ratio", "--unpack-ratio"),
     ("voltages.antennas", "--antennas"),
     ("voltages.channel_width_hz", "--bandwidth over --coarse-channels (Hz)"),
     ("voltages.channels", "--coarse-channels"),

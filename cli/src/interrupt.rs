@@ -219,7 +219,11 @@ impl Exit {
             Error::Format { .. } => Self::Damaged,
             Error::Device { .. } => Self::DeviceLost,
             Error::Io { source, .. } if is_full(source.kind()) => Self::DiskFull,
-            Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
+            Error::Io { source, .. }
+                if matches!(source.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData) =>
+            {
+                Self::Damaged
+            }
             _ => Self::Failed,
         }
     }

@@ -66,7 +66,7 @@ use common::{CommandLine, Common};
 use interrupt::Exit;
 use sidereal::Result;
 use sidereal::backend::cuda::{CompileRequest, CompilerProgram, Extent};
-use sidereal::io::printable;
+use sidereal::io::{Unpacking, printable};
 use tracing::Level;
 
 /// Signal processing for radio astronomy and gravitational waves.
@@ -196,6 +196,7 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     if arguments.common.threads > 0 {
         sidereal::io::limit_threads(arguments.common.threads);
     }
+    sidereal::io::unpack_with(unpacking(&arguments.common));
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
     arguments.common.program = program;
@@ -208,12 +209,19 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         Err(_) => errors::after_panic(),
     };
     interrupt::stopping();
+    sidereal::io::unpack_with(Unpacking::default());
     let exit = match arguments.common.trace.as_deref().map(trace::write) {
         Some(Err(error)) if exit == Exit::Success => errors::report(&error),
         _ => exit,
     };
     interrupt::log_end(exit);
     exit as u8
+}
+
+/// Returns how compressed inputs are unpacked.
+fn unpacking(common: &Common) -> Unpacking {
+    let ratio = common.unpack_ratio;
+    Unpacking { ratio, folder: None, keep: true, is_stopped: interrupt::requested }
 }
 
 fn run_verb(arguments: &Arguments) -> Result<Exit> {

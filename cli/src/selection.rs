@@ -36,8 +36,8 @@ pub(crate) struct Recording {
     /// SIGPROC filterbank (.fil), PSRFITS search mode, FBH5 (.h5), or voltages.
     ///
     /// Voltages (GUPPI raw, PSRDADA, VDIF, Mark 5B) need --channels. The format is recognized by content. Several
-    /// files are parts of one observation, in any order; `-` is standard input. A pipe, a FIFO or <(zcat FILE.gz)
-    /// must contain a SIGPROC filterbank; other formats need a seekable file.
+    /// files are parts of one observation, in any order; `-` is standard input. A pipe or a FIFO must
+    /// contain a SIGPROC filterbank; other formats need a seekable file. Files and pipes may be compressed by gzip or Zstandard.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Use only one polarization (IF), counted from 0; by default the total intensity.
@@ -375,8 +375,13 @@ impl Recording {
     pub(crate) fn stem(&self) -> String {
         // A process substitution has a number for a name (/dev/fd/63).
         let unnamed = self.is_stdin() || self.inputs[0].starts_with("/dev");
-        let stem = if unnamed { None } else { self.inputs[0].file_stem() };
-        stem.map_or_else(|| "stdin".to_owned(), |stem| stem.to_string_lossy().into_owned())
+        if unnamed {
+            return "stdin".to_owned();
+        }
+        let name = Path::new(self.inputs[0].file_name().unwrap_or_default());
+        let is_packed = name.extension().is_some_and(|end| end == "gz" || end == "zst");
+        let name = if is_packed { name.with_extension("") } else { name.to_path_buf() };
+        name.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 

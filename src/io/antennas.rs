@@ -18,7 +18,6 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -49,7 +48,7 @@ pub struct AntennaTable {
 pub fn read(path: &Path) -> Result<AntennaTable> {
     /// Maximum bytes of a file: more than a million antennas.
     const LONGEST: u64 = 1 << 26;
-    let file = fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    let file = super::compressed::open(path)?;
     let mut bytes = Vec::new();
     file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
     if bytes.len() as u64 > LONGEST {

@@ -269,7 +269,7 @@ const MAX_TEXT: usize = 1 << 26;
 
 /// Returns whether a file is HDF5 and declares a filter bank.
 pub fn is_bank(path: &Path) -> bool {
-    hdf5_pure::is_hdf5(path).unwrap_or(false)
+    crate::io::hdf5::is_hdf5(path)
         && Reader::open(path).is_ok_and(|reader| reader.format().is_ok_and(|word| word == FORMAT))
 }
 

@@ -1,10 +1,8 @@
 //! Identifies files that no reader accepts, for error messages, with a conversion if there is one.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use super::{bank_h5, ligolw, templates, uvh5};
+use super::{bank_h5, compressed, ligolw, templates, uvh5};
 
 /// Bytes examined: enough for two of the longest Mark 4 frames and the data before them.
 const FIRST_BYTES: u64 = 400_000;
@@ -23,10 +21,8 @@ const MAGIC: &[(&[u8], &str)] = &[
         "a GWF frame file of gravitational-wave strain: `sidereal info` shows its channels, and \
          `sidereal spiir search` reads it",
     ),
-    (b"\x1f\x8b", "a gzip file: unpack it (gunzip), or give a SIGPROC filterbank as <(zcat FILE)"),
     (b"BZh", "a bzip2 file: unpack it (bunzip2), or give a SIGPROC filterbank as <(bzcat FILE)"),
     (b"\xfd7zXZ\0", "an xz file: unpack it (unxz), or give a SIGPROC filterbank as <(xzcat FILE)"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard file: unpack it (unzstd)"),
     (b"PK\x03\x04", "a zip archive: unpack it"),
     (b"\x93NUMPY", "a NumPy array: `sidereal info` shows it under a name that ends in .npy"),
 ];
@@ -34,13 +30,13 @@ const MAGIC: &[(&[u8], &str)] = &[
 /// Tables specific to FITS-IDI.
 const IDI_TABLES: [&str; 5] = ["ARRAY_GEOMETRY", "SOURCE", "ANTENNA", "FREQUENCY", "UV_DATA"];
 
-/// Describes a file or folder, with an article: `a gzip file: unpack it`. `None` if unknown.
+/// Describes a file or folder, with an article: `a zip archive: unpack it`; of a compressed file what it holds. `None`
+/// if unknown.
 pub(crate) fn describe(path: &Path) -> Option<String> {
     if path.is_dir() {
         return folder(path);
     }
-    let mut first = Vec::new();
-    File::open(path).and_then(|file| file.take(FIRST_BYTES).read_to_end(&mut first)).ok()?;
+    let first = compressed::head(path, FIRST_BYTES).ok()?;
     let known = MAGIC.iter().find(|(magic, _)| first.starts_with(magic));
     if ligolw::is_ligolw(path) {
         return Some("LIGO_LW tables: `sidereal spiir bank` takes binaries from them".into());
@@ -54,7 +50,7 @@ pub(crate) fn describe(path: &Path) -> Option<String> {
         .or_else(|| series(path))
 }
 
-/// Returns the description as a clause for an error message, `; it is a gzip file: unpack it`, or nothing.
+/// Returns the description as a clause for an error message, `; it is a zip archive: unpack it`, or nothing.
 pub(crate) fn clause(path: &Path) -> String {
     describe(path).map_or_else(String::new, |what| format!("; it is {what}"))
 }
@@ -81,10 +77,10 @@ fn folder(path: &Path) -> Option<String> {
 
 /// Describes an HDF5 file; `None` for any other file.
 pub(crate) fn hdf5(path: &Path) -> Option<String> {
-    if !hdf5_pure::is_hdf5(path).unwrap_or(false) {
+    if !super::hdf5::is_hdf5(path) {
         return None;
     }
-    let Ok(file) = hdf5_pure::File::open_streaming(path) else {
+    let Ok(file) = super::hdf5::open(path) else {
         return Some("an HDF5 file that is damaged or cut short".into());
     };
     let has = |name: &str| file.dataset(name).is_ok();
@@ -292,7 +288,7 @@ mod tests {
     #[test]
     fn other_programs_files_are_told() {
         assert!(said("a.gwf", b"IGWD\0\x08").contains("spiir search"));
-        assert!(said("a.fil.gz", b"\x1f\x8b\x08\0").contains("zcat"));
+        assert!(said("a.fil.bz2", b"BZh91AY").contains("bzcat"));
         assert!(said("a.dat", &[0x12; 64]).contains("a.inf is missing"));
         assert!(
             said("a.xml", b"<?xml version='1.0'?>\n<!DOCTYPE LIGO_LW>\n<LIGO_LW>")

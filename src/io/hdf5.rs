@@ -15,16 +15,39 @@ use std::path::{Path, PathBuf};
 
 use hdf5_pure::{
     CompoundTypeBuilder, DType, Dataset, DatasetBuilder, Datatype, EnumTypeBuilder, File,
-    FileBuilder, FormatError, GroupBuilder, Layout, VlenStringReadOptions, make_f32_type,
-    make_f64_type, make_i8_type, make_i32_type,
+    FileBuilder, FormatError, GroupBuilder, Layout, ReadSeekSource, VlenStringReadOptions,
+    make_f32_type, make_f64_type, make_i8_type, make_i32_type,
 };
 
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 
 /// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
 pub(super) const FILTERS: [u16; 4] = [1, 2, 3, 32000];
+
+/// Opens an HDF5 file, compressed or not.
+///
+/// # Errors
+/// As [`compressed::open`]; [`Error::Format`] for a file that is not HDF5.
+pub(super) fn open(path: &Path) -> Result<File> {
+    let opened = if compressed::is_compressed(path) {
+        let source = ReadSeekSource::new(compressed::open(path)?);
+        source.map_err(hdf5_pure::Error::Format).and_then(File::from_source)
+    } else {
+        File::open_streaming(path)
+    };
+    opened.map_err(|error| library_fault(path, "HDF5", &error))
+}
+
+/// Returns whether a file is HDF5, compressed or not.
+pub(super) fn is_hdf5(path: &Path) -> bool {
+    match compressed::is_compressed(path) {
+        true => compressed::head(path, 8).is_ok_and(|head| head == *b"\x89HDF\r\n\x1a\n"),
+        false => hdf5_pure::is_hdf5(path).unwrap_or(false),
+    }
+}
 
 /// Open HDF5 file and its size.
 pub(super) struct Input {
@@ -35,10 +58,9 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        let file =
-            File::open_streaming(path).map_err(|error| library_fault(path, "HDF5", &error))?;
-        Ok(Self { path: path.to_path_buf(), file, bytes: found.len() })
+        let opened = compressed::open(path)?;
+        let bytes = opened.metadata().map_err(|error| Error::io(path, error))?.len();
+        Ok(Self { path: path.to_path_buf(), file: open(path)?, bytes })
     }
 
     pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {

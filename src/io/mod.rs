@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod bank_h5;
 pub mod candidates;
 mod channel_list;
+mod compressed;
 mod csv;
 mod earth_orientation;
 mod fbh5;
@@ -38,6 +39,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 pub use channel_list::{ChannelForm, read_channels};
+pub use compressed::{Unpacking, unpack_in, unpack_with};
 // Cells of the benchmarks' tables.
 #[doc(hidden)]
 pub use csv::quoted as csv_cell;

@@ -6,7 +6,6 @@
 //! # Source
 //! NumPy's `numpy.lib.format`, versions 1.0 to 3.0.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -190,8 +189,8 @@ pub struct Array {
 /// represent a 64-bit integer; [`Error::Io`].
 pub fn read(path: &Path) -> Result<Array> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
+    super::compressed::open(path)?
+        .read_to_end(&mut bytes)
         .map_err(|error| Error::io(path, error))?;
     parse(&bytes, path)
 }

@@ -7,7 +7,8 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use super::{
-    FilterbankSource, Polarizations, fbh5, foreign, is_stream, observation, psrfits, sigproc,
+    FilterbankSource, Polarizations, compressed, fbh5, foreign, is_stream, observation, psrfits,
+    sigproc,
 };
 use crate::error::{Error, Result};
 
@@ -40,7 +41,8 @@ const MAGIC: &[(&[u8], Format)] = &[
 const MAX_MAGIC: u64 = 16;
 
 /// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) must be SIGPROC
-/// filterbanks, because readers of the other formats seek.
+/// filterbanks, because readers of the other formats seek. Files and streams may be compressed by gzip or Zstandard
+/// ([`super::Unpacking`]).
 ///
 /// # Errors
 /// [`Error::Io`] for a missing or unreadable file; [`Error::Format`] for a file that is empty, of unknown format or
@@ -74,10 +76,11 @@ pub fn open_with(
 }
 
 fn open_stream(
-    mut stream: Box<dyn Read + Send>,
+    stream: Box<dyn Read + Send>,
     path: &Path,
     options: &OpenOptions,
 ) -> Result<Box<dyn FilterbankSource>> {
+    let mut stream = compressed::stream(stream).map_err(|error| Error::io(path, error))?;
     let mut first = Vec::new();
     let read = (&mut stream).take(MAX_MAGIC).read_to_end(&mut first);
     read.map_err(|error| Error::io(path, error))?;
@@ -115,8 +118,7 @@ fn detect(path: &Path) -> Result<Format> {
     if metadata.is_dir() {
         return Err(is_folder(path));
     }
-    let mut first = Vec::new();
-    File::open(path).and_then(|file| file.take(16).read_to_end(&mut first)).map_err(io)?;
+    let first = compressed::head(path, MAX_MAGIC)?;
     if first.is_empty() {
         return Err(Error::format(path, "file", 0, "the file is empty"));
     }

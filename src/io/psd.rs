@@ -7,11 +7,10 @@
 //! bytes identify it.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::{atomic, npy};
+use super::{atomic, compressed, npy};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 
@@ -46,8 +45,9 @@ const GRID_ERROR: f64 = 1e-3;
 /// one before it, a density below 0 or NaN, or fewer than 2 points.
 pub fn read(path: &Path, density: Density) -> Result<PowerSpectrum> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+    compressed::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
         .map_err(|error| Error::io(path, error))?;
     if bytes.len() as u64 > MAX_BYTES {
         let why = format!("found more than {MAX_BYTES} bytes, expected a power spectrum");

@@ -58,6 +58,7 @@ impl Locked {
             }
         };
         let (quiet, sync) = (common.quiet, !common.no_sync);
+        sidereal::io::unpack_in(names::parent(place));
         Ok(Self { place: place.to_path_buf(), lock: Some(lock), made, quiet, sync })
     }
 

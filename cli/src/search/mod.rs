@@ -93,7 +93,7 @@ const REMOVALS_PART: u64 = 32;
     sidereal search observation.fil\n  \
     sidereal search part1.fil part2.fil -o found --dm-min 100 --dm-max 800 --snr 7\n  \
     sidereal search voltages.raw -o found --channels 64 --integrate 4 --coherent-dm 350\n  \
-    zcat observation.fil.gz | sidereal search - -o found --zero-dm")]
+    sidereal search observation.fil.gz -o found --zero-dm")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,

@@ -17,7 +17,7 @@ fn an_error_says_what_a_file_is() {
     let home = recording();
     let folder = home.path();
     write(folder, "a.gwf", b"IGWD\0\x08\x02\x04 and so on");
-    write(folder, "a.fil.gz", b"\x1f\x8b\x08\0 and so on and on");
+    write(folder, "a.fil.bz2", b"BZh91AY&SY and so on and on");
     write(folder, "a.timestamp", b"2015 04 27 18 45 00 0.000000240\n");
     write(folder, "list.csv", b"name,dm\nx,1\n");
     write(folder, "x_DM5.00.dat", &[0x12; 4096]);
@@ -29,7 +29,7 @@ fn an_error_says_what_a_file_is() {
     fails(&sidereal(folder, "search -o out a.gwf"), 3, &["a.gwf", "GWF", "spiir search"]);
     for verb in ["info", "search -o out"] {
         for (file, words) in [
-            ("a.fil.gz", &["gzip", "zcat"][..]),
+            ("a.fil.bz2", &["bzip2", "bzcat"][..]),
             ("a.timestamp", &["GSB"]),
             ("list.csv", &["a text that begins with \"name,dm\""]),
             ("x_DM5.00.dat", &["PRESTO series", "x_DM5.00.inf is missing"]),

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod compressed;
 mod convert;
 mod cut;
 mod earth_orientation;

@@ -39,9 +39,8 @@ const MAX_FEEDS: u64 = 16;
 /// ends before its first spectrum does; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
 /// polarization that it lacks; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
-    let input = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
-    let file =
-        hdf5_pure::File::open_streaming(path).map_err(|e| library_fault(path, "HDF5", &e))?;
+    let input = crate::io::compressed::open(path)?;
+    let file = crate::io::hdf5::open(path)?;
     open_file(&file, Input::File(input), path, polarizations)
 }
 

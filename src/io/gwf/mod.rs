@@ -34,10 +34,7 @@ const LATEST_GPS_S: u64 = 5_000_000_000;
 
 /// Returns whether a file begins with the magic bytes of frame files.
 pub fn is_gwf(path: &Path) -> bool {
-    let mut magic = [0; 5];
-    let read = std::fs::File::open(path)
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
-    read.is_ok() && magic == *b"IGWD\0"
+    crate::io::compressed::head(path, 5).is_ok_and(|head| head == *b"IGWD\0")
 }
 
 /// An open frame file.

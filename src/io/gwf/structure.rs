@@ -538,7 +538,7 @@ impl Input {
     /// Opens a file and reads its 40-byte header.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
-        let file = File::open(path).map_err(io)?;
+        let file = crate::io::compressed::open(path)?;
         let bytes = file.metadata().map_err(io)?.len();
         let mut head = [0; HEADER_BYTES];
         let fault = |field: &str, offset, why: String| Error::format(path, field, offset, why);

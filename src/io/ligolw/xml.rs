@@ -14,6 +14,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
+use crate::io::compressed;
 use crate::io::inflate::Bounded;
 
 /// Maximum bytes of decompressed XML; reading more is an error.
@@ -77,7 +78,10 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let bytes = file.metadata().map_err(io)?.len();
     let mut file = BufReader::new(file);
     if !file.fill_buf().map_err(io)?.starts_with(&GZIP) {
-        return Ok(Box::new(file));
+        return Ok(match compressed::is_compressed(path) {
+            true => Box::new(BufReader::new(compressed::open(path)?)),
+            false => Box::new(file),
+        });
     }
     let text = Bounded::new(MultiGzDecoder::new(file), bytes);
     Ok(Box::new(BufReader::with_capacity(PIECE_BYTES, text)))

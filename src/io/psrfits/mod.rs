@@ -9,7 +9,6 @@
 mod fits;
 mod samples;
 
-use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 
@@ -48,7 +47,7 @@ pub fn open(
     polarizations: Polarizations,
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
-    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let file = crate::io::compressed::open(path)?;
     open_input(Input::File(file), path, polarizations, allow_gaps)
 }
 

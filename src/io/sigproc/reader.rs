@@ -10,7 +10,9 @@ use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
 use crate::io::sexagesimal::unpack_degrees;
 use crate::io::sigproc::{Header, telescope_name};
-use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S, parallel};
+use crate::io::{
+    Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S, compressed, parallel,
+};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
@@ -49,7 +51,7 @@ impl std::fmt::Debug for FilterbankReader {
 /// [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReader> {
     let io = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = compressed::open(path)?;
     if !file.metadata().map_err(io)?.is_file() {
         // A named pipe has no length and cannot seek.
         return FilterbankReader::from_pipe(Box::new(file), path, polarizations);

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a value outside the range of an 8-bit series is an error; no value is clipped.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -40,7 +39,7 @@ pub struct TimeSeries {
 /// [`Error::Format`] unless the file is a time series of 8-bit integers or 32-bit floats; [`Error::Io`].
 pub fn read_series(path: &Path) -> Result<(TimeSeries, Vec<f32>, Option<String>)> {
     let io = |error| Error::io(path, error);
-    let mut input = BufReader::new(File::open(path).map_err(io)?);
+    let mut input = BufReader::new(crate::io::compressed::open(path)?);
     let header = Header::parse(&mut input, path)?;
     let (series, encoding) = describe(&header, path)?;
     let mut bytes = Vec::new();

@@ -7,6 +7,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 use crate::io::gwf::{Gwf, is_gwf};
 use crate::io::hdf5::Input;
 use crate::io::npy::{Header, Kind};
@@ -33,15 +34,9 @@ use crate::view::check_length;
 /// [`Error::Io`].
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
     crate::io::check_seekable(path)?;
-    let mut magic = [0; 8];
-    let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
-    let mut found = 0;
-    while found < magic.len() {
-        match file.read(&mut magic[found..]).map_err(|error| Error::io(path, error))? {
-            0 => break,
-            more => found += more,
-        }
-    }
+    let head = compressed::head(path, 8)?;
+    let (mut magic, found) = ([0; 8], head.len());
+    magic[..found].copy_from_slice(&head);
     match &magic {
         b"\x89HDF\r\n\x1a\n" => hdf5::open(path, options),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => open_npy(path, options),
@@ -182,7 +177,7 @@ const PIECE_BYTES: usize = 1 << 16;
 
 /// Opens a raw series of floats.
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
-    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut file = compressed::open(path)?;
     let mut head = Vec::new();
     let io = |error| Error::io(path, error);
     file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut head).map_err(io)?;

@@ -15,7 +15,6 @@
 
 mod hdf5;
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -23,6 +22,7 @@ use num_complex::Complex64;
 use rustfft::FftPlanner;
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 use crate::io::csv::{self, Line, lines, shown};
 use crate::io::hdf5::Input;
 use crate::io::inflate::most_bytes;
@@ -75,10 +75,7 @@ pub fn open(path: &Path) -> Result<Templates> {
 /// or spins out of range, spins not along the orbital angular momentum, series without a rate.
 pub fn open_with(path: &Path, options: &TemplateOptions) -> Result<Templates> {
     crate::io::check_seekable(path)?;
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(HDF5.len() as u64).read_to_end(&mut head))
-        .map_err(|error| Error::io(path, error))?;
+    let head = compressed::head(path, HDF5.len() as u64)?;
     let found = if head.starts_with(HDF5) {
         let file = Input::open(path)?;
         if is_bank(&file) {
@@ -584,8 +581,9 @@ const NAME: &str = "name";
 /// Reads a file; its first line that is neither empty nor a comment names the columns.
 fn read_csv(path: &Path) -> Result<Vec<(String, Binary)>> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
+    compressed::open(path)?
+        .take(MAX_BYTES)
+        .read_to_end(&mut bytes)
         .map_err(|error| Error::io(path, error))?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse(text, path),

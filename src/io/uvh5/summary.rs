@@ -96,9 +96,8 @@ pub struct Source {
 
 /// Returns whether a file is HDF5 with the UVH5 visibility data set.
 pub fn is_uvh5(path: &Path) -> bool {
-    hdf5_pure::is_hdf5(path).unwrap_or(false)
-        && hdf5_pure::File::open_streaming(path)
-            .is_ok_and(|file| file.dataset("Data/visdata").is_ok())
+    crate::io::hdf5::is_hdf5(path)
+        && crate::io::hdf5::open(path).is_ok_and(|file| file.dataset("Data/visdata").is_ok())
 }
 
 /// Reads the metadata of a UVH5 file.

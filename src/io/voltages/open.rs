@@ -1,7 +1,5 @@
 //! Opens recorded voltages. The first bytes of a file determine its format, never its name.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{VoltageOptions, VoltageSource, dada, guppi, mark5b, vdif};
@@ -98,10 +96,7 @@ fn detect(first: &[u8]) -> Option<&'static Format> {
 }
 
 fn first_bytes(path: &Path) -> Result<Vec<u8>> {
-    let mut first = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(FIRST_BYTES).read_to_end(&mut first));
-    read.map_err(|error| Error::io(path, error))?;
-    Ok(first)
+    crate::io::compressed::head(path, FIRST_BYTES)
 }
 
 /// Returns the files selected by a path: itself, or the numbered sequence with that prefix.

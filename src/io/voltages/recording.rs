@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::parallel;
 use crate::io::voltages::columns::{Positioned, Rows};
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, check_streams};
+use crate::io::{compressed, parallel};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes read ahead when the following bytes are needed soon.
@@ -290,7 +290,7 @@ impl Window {
         let io = |error| Error::io(path, error);
         let handle = match &mut self.opened {
             Some((number, handle)) if *number == file => handle,
-            other => &mut other.insert((file, File::open(path).map_err(io)?)).1,
+            other => &mut other.insert((file, compressed::open(path)?)).1,
         };
         (self.file, self.start) = (file, span.start);
         self.bytes.resize((span.end - span.start) as usize, 0);

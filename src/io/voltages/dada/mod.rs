@@ -29,6 +29,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 use crate::io::voltages::fields::Fields;
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::recording::{Recording, Segment, gap_fault};
@@ -58,7 +59,7 @@ pub(super) fn detect(first: &[u8]) -> bool {
 /// # Errors
 /// [`Error::Format`] for an invalid header; [`Error::Io`].
 pub fn header(path: &Path) -> Result<Fields> {
-    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut file = compressed::open(path)?;
     header::read(&mut file, path, 0)
 }
 
@@ -215,7 +216,7 @@ fn scan(paths: &[PathBuf]) -> Result<Scan> {
 /// Reads the parts of one file; files joined end to end have several.
 fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
     let io = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = compressed::open(path)?;
     let length = file.metadata().map_err(io)?.len();
     let mut at = 0;
     loop {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 use crate::io::voltages::recording::gap_fault;
 
 /// Bits of the frame number in a frame's key, below the seconds.
@@ -437,7 +438,7 @@ impl<'a> Scan<'a> {
     /// length.
     pub(in crate::io::voltages) fn open(path: &'a Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
-        let file = File::open(path).map_err(io)?;
+        let file = compressed::open(path)?;
         let metadata = file.metadata().map_err(io)?;
         if metadata.is_dir() {
             let why = "is a folder, expected a recording";
@@ -507,7 +508,7 @@ impl Files {
         let io = |error| Error::io(path, error);
         let mut file = match self.open.take() {
             Some((open, file)) if open == number => file,
-            _ => File::open(path).map_err(io)?,
+            _ => compressed::open(path)?,
         };
         file.seek(SeekFrom::Start(from)).and_then(|_| file.read_exact(bytes)).map_err(io)?;
         self.open = Some((number, file));

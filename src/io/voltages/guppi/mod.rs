@@ -35,6 +35,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::io::compressed;
 use crate::io::voltages::fields::Fields;
 use crate::io::voltages::layout::Counts;
 use crate::io::voltages::recording::{Recording, Segment, gap_fault};
@@ -65,7 +66,7 @@ pub(super) fn detect(first: &[u8]) -> bool {
 /// # Errors
 /// [`Error::Format`] for an invalid card or a header without `END`; [`Error::Io`].
 pub fn header(path: &Path) -> Result<Fields> {
-    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut file = compressed::open(path)?;
     header::read(&mut file, path, 0)?.ok_or_else(|| header::breaks_off(path, 0))
 }
 
@@ -268,7 +269,7 @@ struct Scanned {
 
 fn scan_file(path: &Path) -> Result<Scanned> {
     let io = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = compressed::open(path)?;
     let length = file.metadata().map_err(io)?.len();
     let first = header::read(&mut file, path, 0)?.ok_or_else(|| header::breaks_off(path, 0))?;
     let geometry = Geometry::new(&first)?;
