@@ -219,6 +219,9 @@ pub(crate) struct Common {
     /// Command line as given, recorded in products.
     #[arg(skip)]
     pub(crate) command_line: CommandLine,
+    /// Whether it is one of several runs of a command line, whose documents are a line each.
+    #[arg(skip)]
+    pub(crate) is_batch: bool,
     /// Program that runs command lines as this process does, if there is one.
     #[arg(skip)]
     pub(crate) program: Option<cuda::CompilerProgram>,
@@ -457,7 +460,7 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 23] = [
+const RUN_ONLY: [&str; 24] = [
     "page",
     "page_token",
     "page_host",
@@ -475,6 +478,7 @@ const RUN_ONLY: [&str; 23] = [
     "no_progress",
     "no_sync",
     "unpack_ratio",
+    "each",
     "reproducible",
     "out",
     "output",

@@ -19,6 +19,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay
 use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
+use crate::batch::{self, Batch};
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::gaps::{self, Gap};
@@ -50,6 +51,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     destination: Destination,
     #[command(flatten)]
+    batch: Batch,
+    #[command(flatten)]
     resume: Resume,
     /// Format of the series.
     #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
@@ -76,11 +79,28 @@ const CONTENTS: Contents = Contents {
     writes: |_, name| writes(name),
 };
 
+/// Suffix of the folder's default name.
+const SUFFIX: &str = "dedispersed";
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    let place = |input: &Path| {
+        let own = arguments.of_one(input);
+        own.destination.place(&own.recording, SUFFIX)
+    };
+    match arguments.batch.inputs(&arguments.recording.inputs, place)? {
+        None => run_one(arguments, common),
+        Some(inputs) => Ok(batch::run(inputs, common, |input, common| {
+            run_one(&arguments.of_one(input), common)
+        })),
+    }
+}
+
+/// Dedisperses one recording.
+fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let lengths = Lengths::new(arguments.numout, arguments.format)?;
     let also = arguments.selection.files(&arguments.trials);
-    let product = ("dedispersed", CONTENTS);
+    let product = (SUFFIX, CONTENTS);
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) = arguments.resume.begin(
         &recording.files(),
@@ -161,8 +181,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s), common.quiet);
     match documents.as_slice() {
         _ if common.quiet && !common.json => {}
-        [one] if common.json => json::print(one)?,
-        many if common.json => json::print(&many)?,
+        [one] if common.json => json::print_one(one, common.is_batch)?,
+        many if common.json => json::print_one(&many, common.is_batch)?,
         _ => {
             let rfi =
                 rfi::Document::new(arguments.rfi(), report.mitigated.as_ref(), header.tsamp_s);
@@ -180,6 +200,13 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
 }
 
 impl Arguments {
+    /// Returns the options of a run of one input of several.
+    fn of_one(&self, input: &Path) -> Self {
+        let recording = self.recording.of_one(input);
+        let destination = self.destination.of_each(&recording, SUFFIX);
+        Self { recording, destination, ..self.clone() }
+    }
+
     /// Returns the steps of mitigation: none unless `--rfi` is given.
     fn rfi(&self) -> Rfi {
         self.selection.cleaning.rfi.unwrap_or(Rfi::None)

@@ -35,6 +35,14 @@ pub(crate) fn print(document: &impl Serialize) -> Result<()> {
     say(text(document)?.trim_end())
 }
 
+/// Prints the document of a run with `--json`: a line if it is one of several runs.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_one(document: &impl Serialize, is_batch: bool) -> Result<()> {
+    if is_batch { say(&line(document)?) } else { print(document) }
+}
+
 /// Writes a document as a file.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 mod alerts;
 mod approximant;
 mod band;
+mod batch;
 mod behind;
 mod bench;
 mod channelize;

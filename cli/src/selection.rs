@@ -344,6 +344,11 @@ impl Recording {
         }
     }
 
+    /// Returns the recording of one input alone.
+    pub(crate) fn of_one(&self, input: &Path) -> Self {
+        Self { inputs: vec![input.to_path_buf()], ..self.clone() }
+    }
+
     /// Returns every input file.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()

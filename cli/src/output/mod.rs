@@ -78,12 +78,19 @@ impl Destination {
         Folder::begin(place, &self.writing(&[], contents, common))
     }
 
+    /// Returns the destination of a recording that is one of several: the default name, in the folder given.
+    pub(crate) fn of_each(&self, recording: &Recording, suffix: &str) -> Self {
+        let folder = self.output.clone().unwrap_or_default();
+        let place = folder.join(format!("{}_{suffix}", recording.stem()));
+        Self { output: Some(place), overwrite: self.overwrite }
+    }
+
     /// Returns the folder given, or `usual`.
     pub(crate) fn parent(&self, usual: &str) -> PathBuf {
         self.output.clone().unwrap_or_else(|| usual.into())
     }
 
-    fn place(&self, recording: &Recording, suffix: &str) -> PathBuf {
+    pub(crate) fn place(&self, recording: &Recording, suffix: &str) -> PathBuf {
         let usual = || PathBuf::from(format!("{}_{suffix}", recording.stem()));
         self.output.clone().unwrap_or_else(usual)
     }

@@ -39,6 +39,7 @@ use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::{self, Alerts, Observation};
+use crate::batch::{self, Batch};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::behind;
 use crate::common::{self, Common};
@@ -92,6 +93,7 @@ const REMOVALS_PART: u64 = 32;
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \
     sidereal search part1.fil part2.fil -o found --dm-min 100 --dm-max 800 --snr 7\n  \
+    sidereal search beam*.fil --each -o found\n  \
     sidereal search voltages.raw -o found --channels 64 --integrate 4 --coherent-dm 350\n  \
     sidereal search observation.fil.gz -o found --zero-dm")]
 pub(crate) struct Arguments {
@@ -99,6 +101,8 @@ pub(crate) struct Arguments {
     recording: Recording,
     #[command(flatten)]
     destination: Destination,
+    #[command(flatten)]
+    batch: Batch,
     #[command(flatten)]
     resume: Resume,
     #[command(flatten)]
@@ -211,10 +215,27 @@ pub(crate) fn writes(_: &Path, name: &str) -> bool {
         || ["candidates.singlepulse", files::ABSORBED, files::NAME, REPORT].contains(&name)
 }
 
+/// Suffix of the folder's default name.
+const SUFFIX: &str = "search";
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    let place = |input: &Path| {
+        let own = arguments.of_one(input);
+        own.destination.place(&own.recording, SUFFIX)
+    };
+    match arguments.batch.inputs(&arguments.recording.inputs, place)? {
+        None => run_one(arguments, common),
+        Some(inputs) => Ok(batch::run(inputs, common, |input, common| {
+            run_one(&arguments.of_one(input), common)
+        })),
+    }
+}
+
+/// Searches one recording.
+fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.also();
-    let product = ("search", CONTENTS);
+    let product = (SUFFIX, CONTENTS);
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) = arguments.resume.begin(
         &recording.files(),
@@ -234,7 +255,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     folder.finish()?;
     if common.json {
-        json::print(&found.document())?;
+        json::print_one(&found.document(), common.is_batch)?;
     } else if !common.quiet {
         json::say(&report::text(&found, &place))?;
     }
@@ -949,6 +970,13 @@ impl Detection {
 }
 
 impl Arguments {
+    /// Returns the options of a run of one input of several.
+    fn of_one(&self, input: &Path) -> Self {
+        let recording = self.recording.of_one(input);
+        let destination = self.destination.of_each(&recording, SUFFIX);
+        Self { recording, destination, ..self.clone() }
+    }
+
     /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
         let mut also = self.selection.files(&self.trials);
@@ -963,6 +991,7 @@ impl Arguments {
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(crate) fn check(&self) -> Result<()> {
         streams::check(&self.recording.inputs, "INPUT")?;
+        self.batch.check_none()?;
         self.resume.check(&self.recording.inputs)?;
         if self.products.fetch {
             let rule = "cutouts need a recording: `sidereal live record` makes one";

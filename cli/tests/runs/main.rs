@@ -1,5 +1,6 @@
 //! Ends of runs: output files, signals, interruptions and their continuation; benchmarks of whole runs.
 
+mod batches;
 mod chains;
 #[path = "../common/mod.rs"]
 mod common;

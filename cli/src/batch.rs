@@ -1,0 +1,182 @@
+//! `--each`: a run of its own for each input of a command line.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use sidereal::io::{is_stream, unpack_with};
+use sidereal::{Error, Result};
+
+use crate::common::{CommandLine, Common};
+use crate::interrupt::{self, Exit};
+use crate::say::note;
+use crate::selection::shown;
+use crate::{errors, unpacking};
+
+/// Option of a run for each input.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Batch {
+    /// Treat each INPUT as a recording of its own, with a folder of its own, instead of as parts of one.
+    ///
+    /// The folders have the default names, in the folder that --output names. An input that fails does not end the others; a
+    /// last line has the numbers of those done and failed, and the exit code is 0 only if all were done. --json prints a
+    /// document a line.
+    #[arg(long, help_heading = "Output")]
+    each: bool,
+}
+
+impl Batch {
+    /// Fails if the option is given to a verb that has one input only.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`].
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(crate) fn check_none(&self) -> Result<()> {
+        match self.each {
+            true => Err(Error::parameter("--each", "given", "it is for files, not for streams")),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the inputs of each run; `None` if all are parts of one recording.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output, which `place` returns.
+    pub(crate) fn inputs<'a>(
+        &self,
+        inputs: &'a [PathBuf],
+        place: impl Fn(&Path) -> PathBuf,
+    ) -> Result<Option<&'a [PathBuf]>> {
+        if !self.each {
+            return Ok(None);
+        }
+        if let Some(path) = inputs.iter().find(|path| is_stream(path)) {
+            return Err(Error::parameter(
+                "--each",
+                shown(path),
+                "it is for files, not for streams",
+            ));
+        }
+        let places: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
+        for (index, own) in places.iter().enumerate() {
+            if let Some(first) = places[..index].iter().position(|other| other == own) {
+                let (a, b) = (inputs[first].display(), inputs[index].display());
+                let rule = format!("{a} and {b} would both be written there; run them one by one");
+                return Err(Error::parameter("--each", own.display(), rule));
+            }
+        }
+        Ok(Some(inputs))
+    }
+}
+
+/// Numbers of runs by their end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    done: usize,
+    failed: usize,
+    /// Exit code of the failed ones if all have the same, else that of any failure.
+    exit: Option<Exit>,
+}
+
+impl Ended {
+    fn count(&mut self, exit: Exit) {
+        match exit {
+            Exit::Success => self.done += 1,
+            failure => {
+                self.failed += 1;
+                let first = self.exit.unwrap_or(failure);
+                self.exit = Some(if first == failure { failure } else { Exit::Failed });
+            }
+        }
+    }
+
+    fn text(self, inputs: usize) -> String {
+        let Self { done, failed, .. } = self;
+        let left = match inputs - done - failed {
+            0 => String::new(),
+            left => format!(", {left} not begun"),
+        };
+        format!("{done} of {inputs} done, {failed} failed{left}")
+    }
+}
+
+/// Calls `run` for each input, with options whose command line has that input alone; reports errors and goes on.
+pub(crate) fn run(
+    inputs: &[PathBuf],
+    common: &Common,
+    mut run: impl FnMut(&Path, &Common) -> Result<Exit>,
+) -> Exit {
+    let mut ended = Ended::default();
+    let mut is_stopped = false;
+    for (index, input) in inputs.iter().enumerate() {
+        if interrupt::requested() {
+            is_stopped = true;
+            break;
+        }
+        if !common.quiet {
+            note!("{} of {}: {}", index + 1, inputs.len(), input.display());
+        }
+        // Files that were unpacked for the input before are not needed any more.
+        unpack_with(unpacking(common));
+        let command_line = of_one(&common.command_line, input);
+        let own = Common { command_line, is_batch: true, ..common.clone() };
+        let exit = match catch_unwind(AssertUnwindSafe(|| run(input, &own))) {
+            Ok(Ok(exit)) => exit,
+            Ok(Err(error)) => errors::report(&error),
+            Err(_) => errors::after_panic(),
+        };
+        interrupt::goes_on();
+        if exit == Exit::Interrupted {
+            is_stopped = true;
+            break;
+        }
+        ended.count(exit);
+    }
+    if !common.quiet || ended.failed > 0 {
+        note!("{}", ended.text(inputs.len()));
+    }
+    if is_stopped { Exit::Interrupted } else { ended.exit.unwrap_or(Exit::Success) }
+}
+
+/// Returns the command line of the run of one input, as its product records it.
+fn of_one(all: &CommandLine, input: &Path) -> CommandLine {
+    let mut own = all.clone();
+    let input = Value::Array(vec![Value::String(input.to_string_lossy().into_owned())]);
+    own.options.insert("inputs".to_owned(), input);
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_code_is_that_of_all_failures() {
+        let mut ended = Ended::default();
+        ended.count(Exit::Success);
+        ended.count(Exit::Damaged);
+        ended.count(Exit::Damaged);
+        assert_eq!(ended.exit, Some(Exit::Damaged));
+        assert_eq!(ended.text(5), "1 of 5 done, 2 failed, 2 not begun");
+        ended.count(Exit::WrongUse);
+        assert_eq!(ended.exit, Some(Exit::Failed));
+        assert_eq!(ended.text(4), "1 of 4 done, 3 failed");
+    }
+
+    #[test]
+    fn two_inputs_have_two_outputs() {
+        let batch = Batch { each: true };
+        let inputs = ["a/x.fil", "b/x.fil"].map(PathBuf::from);
+        let apart = batch.inputs(&inputs, |path| path.with_extension("out"));
+        assert_eq!(apart.unwrap(), Some(&inputs[..]));
+        let place = |path: &Path| PathBuf::from(path.file_stem().unwrap_or_default());
+        let message = batch.inputs(&inputs, place).unwrap_err().to_string();
+        for word in ["--each is x", "a/x.fil and b/x.fil"] {
+            assert!(message.contains(word), "{message}");
+        }
+        let stream = batch.inputs(&["-".into()], |path| path.to_path_buf()).unwrap_err();
+        assert!(stream.to_string().contains("standard input"), "{stream}");
+        assert_eq!(Batch { each: false }.inputs(&inputs, place).unwrap(), None);
+    }
+}
