@@ -1,7 +1,8 @@
 //! Time stamps of a run: what each thread and each GPU stream worked on, and when; and, for runs without end, the time that each
 //! stage took since the run last waited for input.
 //!
-//! Invariant: nothing is recorded before [`begin`], and nothing summed before [`sum`]; until then a span costs one atomic load.
+//! Invariant: nothing is recorded before [`begin`], nothing summed before [`sum`] and nobody called before [`observe`]; until then a
+//! span costs one atomic load.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -75,6 +76,19 @@ pub struct Span {
     pub bytes: u64,
 }
 
+/// Span that has ended, for an observer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    /// Kind of work.
+    pub work: Work,
+    /// Name of the work, such as a kernel's.
+    pub name: &'static str,
+    /// Seconds that it took, those of the spans within it included.
+    pub elapsed_s: f64,
+    /// Bytes read, written or copied; 0 if they are not counted.
+    pub bytes: u64,
+}
+
 /// Source of further spans, such as a GPU's.
 type Source = Box<dyn Fn() -> Vec<Span> + Send>;
 
@@ -84,12 +98,14 @@ struct Record {
     sources: Vec<Source>,
 }
 
-/// Bits of [`MODE`]: spans are recorded, or their times summed.
+/// Bits of [`MODE`]: spans are recorded, their times summed, or an observer called.
 const RECORDING: u8 = 1;
 const SUMMING: u8 = 2;
+const OBSERVED: u8 = 4;
 
 static MODE: AtomicU8 = AtomicU8::new(0);
 static BEGUN: OnceLock<Instant> = OnceLock::new();
+static OBSERVER: OnceLock<fn(&Ended)> = OnceLock::new();
 static RECORD: Mutex<Record> = Mutex::new(Record { spans: Vec::new(), sources: Vec::new() });
 
 /// Starts recording; the process records from the first call on.
@@ -103,7 +119,14 @@ pub fn is_on() -> bool {
     MODE.load(Ordering::Relaxed) & RECORDING != 0
 }
 
-/// Returns the seconds since [`begin`] or [`sum`], 0 before both.
+/// Calls `observer` at the end of each span of a host's thread, on that thread, from the first call on; one observer in a process.
+pub fn observe(observer: fn(&Ended)) {
+    BEGUN.get_or_init(Instant::now);
+    OBSERVER.get_or_init(|| observer);
+    MODE.fetch_or(OBSERVED, Ordering::Relaxed);
+}
+
+/// Returns the seconds since [`begin`], [`sum`] or [`observe`], 0 before them.
 pub fn now_s() -> f64 {
     BEGUN.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64())
 }
@@ -165,6 +188,11 @@ impl Drop for Guard {
         let inner_s = INNER_S.with(|inner| inner.replace(outer_s + end_s - start_s));
         if mode & SUMMING != 0 {
             sums().add(name, (end_s - start_s - inner_s).max(0.0));
+        }
+        if mode & OBSERVED != 0
+            && let Some(observer) = OBSERVER.get()
+        {
+            observer(&Ended { work, name, elapsed_s: end_s - start_s, bytes });
         }
         if mode & RECORDING == 0 {
             return;
@@ -360,6 +388,25 @@ mod tests {
         assert!(spans[1].lane != spans[2].lane && spans[1].end_s >= spans[2].end_s);
         drop(span(Work::Read, "too late"));
         assert!(take().is_empty());
+    }
+
+    #[test]
+    fn an_observer_sees_spans_that_have_ended() {
+        static SEEN: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
+        // Other tests of this process have spans, too.
+        let own = || {
+            let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.iter().filter(|ended| ended.name == "observed").copied().collect::<Vec<_>>()
+        };
+        observe(|ended| SEEN.lock().unwrap_or_else(PoisonError::into_inner).push(*ended));
+        let mut span = span(Work::Write, "observed");
+        span.add_bytes(5);
+        assert_eq!(own(), []);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        drop(span);
+        let [ended] = own()[..] else { panic!("{:?}", own()) };
+        assert_eq!((ended.work, ended.bytes), (Work::Write, 5));
+        assert!(ended.elapsed_s >= 0.002, "{ended:?}");
     }
 
     #[test]

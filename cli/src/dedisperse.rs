@@ -17,7 +17,7 @@ use sidereal::pipeline::series::{self, Block, Checkpoint, SeriesRange, SeriesRep
 use sidereal::pipeline::{Ending, overlapped};
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::view::Plane;
-use sidereal::{Error, Result};
+use sidereal::{Error, Result, trace};
 
 use crate::batch::{self, Batch};
 use crate::common::{Common, Work, tell_notes};
@@ -108,10 +108,12 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         || destination.begin(recording, &also, product, common),
         common,
     )?;
+    let opening = trace::span(trace::Work::Read, "header and plan");
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let mut options = arguments.options(&opened)?;
+    drop(opening);
     options.memory = common.memory;
     arguments.recording.warn(opened.source.rows(), common);
     if common.verbose && !common.quiet {
@@ -158,6 +160,7 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         resume::clear(&folder.file(""))?;
     }
     let report = report?;
+    let writing = trace::span(trace::Work::Write, "products");
     files.finish(&report)?;
     progress.finish();
     let provenance = Provenance::new(common, &[arguments.recording.files(), also].concat())?;
@@ -175,6 +178,7 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     let place = folder.place().to_path_buf();
     folder.finish()?;
+    drop(writing);
     warn(&report, common);
     tell_notes(&backend, common);
     warn_of_flagged(report.flagged_samples, common.quiet);

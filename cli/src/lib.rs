@@ -53,6 +53,7 @@ mod site;
 mod sky;
 mod space;
 mod spiir;
+mod steps;
 mod streams;
 mod trace;
 mod tune;
@@ -186,9 +187,7 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     };
     errors::soften_panics();
     interrupt::install();
-    if let Some(log) = &arguments.common.log_file
-        && let Err(error) = say::log_to(log)
-    {
+    if let Err(error) = say::begin(arguments.common.log_file.as_deref()) {
         return errors::report(&error) as u8;
     }
     if arguments.common.trace.is_some() {
@@ -210,6 +209,7 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         Err(_) => errors::after_panic(),
     };
     interrupt::stopping();
+    steps::finish();
     sidereal::io::unpack_with(Unpacking::default());
     let exit = match arguments.common.trace.as_deref().map(trace::write) {
         Some(Err(error)) if exit == Exit::Success => errors::report(&error),

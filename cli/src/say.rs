@@ -12,8 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sidereal::io::printable;
 use sidereal::{Error, Result};
 use tracing::Level;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::flags::named;
+use crate::steps;
 
 /// Prints information for the user: `sidereal: WORDS`.
 macro_rules! note {
@@ -92,11 +98,44 @@ fn to_stderr(words: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
-/// Appends to a log file from now on: UTC time, level and words, one event per line.
+/// Appends messages to a log file from now on, if one is given, and prints the steps that `RUST_LOG` asks for.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a file that is not a log; [`Error::Io`].
-pub(crate) fn log_to(path: &Path) -> Result<()> {
+pub(crate) fn begin(log_file: Option<&Path>) -> Result<()> {
+    let wanted = steps::wanted().unwrap_or_else(|why| {
+        warning!(quiet: false, "{why}; no steps are shown.");
+        None
+    });
+    if log_file.is_none() && wanted.is_none() {
+        return Ok(());
+    }
+    let file = log_file.map(open_log).transpose()?;
+    let log = file.map(|file| {
+        // A log on a full disk must not end the run.
+        let log = tracing_subscriber::fmt::layer()
+            .with_writer(Arc::new(file))
+            .with_ansi(false)
+            .with_target(false)
+            .log_internal_errors(false);
+        log.with_filter(Targets::new().with_target(steps::MESSAGES, LevelFilter::INFO))
+    });
+    let shown = wanted.map(|wanted| {
+        let shown = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_timer(uptime())
+            .with_ansi(false)
+            .log_internal_errors(false);
+        shown.with_filter(wanted)
+    });
+    // Fails only if a log was begun before.
+    let _ = tracing_subscriber::registry().with(log).with(shown).try_init();
+    steps::begin();
+    Ok(())
+}
+
+/// Opens a log file: UTC time, level and words, one event per line.
+fn open_log(path: &Path) -> Result<File> {
     let failed = |error| Error::io(path, error);
     if path.metadata().is_ok_and(|found| found.is_file()) {
         let mut first = Vec::new();
@@ -106,17 +145,7 @@ pub(crate) fn log_to(path: &Path) -> Result<()> {
             return Err(Error::parameter("--log-file", path.display(), rule));
         }
     }
-    let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-    // A log on a full disk must not end the run.
-    let log = tracing_subscriber::fmt()
-        .with_writer(Arc::new(file))
-        .with_ansi(false)
-        .with_target(false)
-        .log_internal_errors(false)
-        .finish();
-    // Fails only if a log was begun before.
-    let _ = tracing::subscriber::set_global_default(log);
-    Ok(())
+    OpenOptions::new().create(true).append(true).open(path).map_err(failed)
 }
 
 /// Returns whether bytes begin as a log line does: `2026-11-23T`.

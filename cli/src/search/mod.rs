@@ -34,6 +34,7 @@ use sidereal::pipeline::detections::Detections;
 use sidereal::pipeline::dump::{self, Memory, Tap};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
+use sidereal::trace;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
@@ -243,10 +244,13 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         || destination.begin(recording, &also, product, common),
         common,
     )?;
+    let opening = trace::span(trace::Work::Read, "header and plan");
     let mut work = Work::begin(arguments, common)?;
+    drop(opening);
     let reserve = Reserve::new(&folder.file("summary.json"));
     let mut found = work.search(&folder, if is_resumed { Keep::Resumed } else { Keep::Anew })?;
     drop(reserve);
+    let writing = trace::span(trace::Work::Write, "products");
     work.write(&folder, &mut found)?;
     let place = folder.place().to_path_buf();
     let products = &arguments.products;
@@ -254,6 +258,7 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         add_report(&folder, &recording.name(), common);
     }
     folder.finish()?;
+    drop(writing);
     if common.json {
         json::print_one(&found.document(), common.is_batch)?;
     } else if !common.quiet {

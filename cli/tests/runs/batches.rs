@@ -1,12 +1,13 @@
-//! Several recordings in one command line (`--each`).
+//! Several recordings in one command line (`--each`), and the steps that `RUST_LOG` shows.
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
 use crate::common::{
-    code, document, done, entries, fails, recording, renamed, sidereal, stderr, stdout,
+    code, document, done, entries, fails, program, recording, renamed, sidereal, stderr, stdout,
 };
 
 /// Makes three recordings of which the second is cut within its header.
@@ -79,4 +80,44 @@ fn a_batch_that_cannot_be_done_is_refused_before_it_begins() {
     assert!(stderr(&output).contains("0 of 2 done, 2 failed"), "{}", stderr(&output));
     assert!(!entries(path).iter().any(|name| name.ends_with("_search")));
     fails(&sidereal(path, "live search spead://127.0.0.1:1 --each"), 2, &["--each", "for files"]);
+}
+
+fn with_log(folder: &Path, words: &str, level: &str) -> Output {
+    let words = words.split_whitespace();
+    let mut command = Command::new(program());
+    command.args(words).current_dir(folder).env("RUST_LOG", level).output().unwrap()
+}
+
+#[test]
+fn steps_are_shown_only_if_they_are_asked_for() {
+    let home = recording();
+    let path = home.path();
+    let words = |out: &str| format!("search a.fil -o {out} --dm-max 100 --no-plots -q");
+    let steps = |output: &Output| {
+        assert_eq!(code(output), 0, "{}", stderr(output));
+        stderr(output).lines().filter(|line| line.contains("sidereal::steps")).count()
+    };
+    assert_eq!(stderr(&sidereal(path, &words("none"))), "");
+    assert_eq!(stderr(&with_log(path, &words("empty"), "")), "");
+    assert_eq!(stderr(&with_log(path, &words("info"), "info")), "");
+    let debug = with_log(path, &words("debug"), "debug");
+    let told = stderr(&debug);
+    for step in
+        ["read: header and plan: ", "read: rows: ", "compute: ", "write: products: ", " pieces"]
+    {
+        assert!(told.contains(step), "{step}: {told}");
+    }
+    assert!(steps(&with_log(path, &words("trace"), "sidereal=trace")) > steps(&debug));
+    assert_eq!(steps(&with_log(path, &words("other"), "other=trace")), 0);
+    let wrong = with_log(path, "search a.fil -o wrong --dm-max 100 --no-plots", "sidereal=loud");
+    assert_eq!(steps(&wrong), 0);
+    assert!(stderr(&wrong).contains("RUST_LOG is \"sidereal=loud\""), "{}", stderr(&wrong));
+    // A log file has messages, not steps; products are the same.
+    let logged = with_log(path, &format!("{} --log-file l.log", words("logged")), "debug");
+    assert!(steps(&logged) > 3);
+    let log = fs::read_to_string(path.join("l.log")).unwrap();
+    assert!(log.contains("ended with exit code 0") && !log.contains("header and plan"), "{log}");
+    let lists =
+        ["none", "debug"].map(|out| fs::read(path.join(out).join("candidates.cand")).unwrap());
+    assert!(lists[0] == lists[1]);
 }
