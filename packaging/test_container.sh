@@ -6,18 +6,18 @@
 #   packaging/test_container.sh BINARY --variant cuda         with NVRTC and cuFFT (no GPU is needed)
 #   packaging/test_container.sh BINARY --debian bullseye      on another Debian
 #
-# BINARY stands for the result of the build stage. Needs root, debootstrap and a network. Systems are kept in
-# target/container; $SIDEREAL_MIRROR is the mirror that debootstrap takes.
+# BINARY stands for the result of the build stage. Needs what chroot.sh needs.
 set -euo pipefail
-
-fail() { echo "error: $*" >&2 && exit 1; }
+called=$PWD
+cd "$(dirname "$0")/.."
+# shellcheck source=packaging/chroot.sh
+source packaging/chroot.sh
 
 binary=${1:-}
 [[ -n $binary && $binary != -* ]] || fail "expected the path of a binary"
+binary=$(cd "$called" && realpath -m "$binary")
 [[ -f $binary && -x $binary ]] || fail "$binary: expected an executable file"
-binary=$(realpath "$binary")
 shift
-cd "$(dirname "$0")/.."
 variant=cpu
 debian=$(sed -n 's/^ARG DEBIAN=//p' packaging/Dockerfile)
 while (($#)); do
@@ -28,34 +28,6 @@ while (($#)); do
     esac
     shift 2
 done
-((EUID == 0)) || fail "chroot and debootstrap need root"
-command -v debootstrap >/dev/null || fail "debootstrap is not installed"
-
-folder=$PWD/target/container
-base=$folder/$debian
-root=$folder/root
-mkdir -p "$folder"
-
-leave() { if mountpoint -q "$root/proc"; then umount "$root/proc"; fi; }
-trap leave EXIT
-
-if [[ ! -e $base/complete ]]; then
-    rm -rf "$base"
-    debootstrap --variant=minbase "$debian" "$base" ${SIDEREAL_MIRROR:+"$SIDEREAL_MIRROR"} >"$folder/$debian.log" ||
-        fail "debootstrap $debian failed: $folder/$debian.log"
-    touch "$base/complete"
-fi
-
-# Makes a fresh system in $root, with the host's names and, where pip has certificates of its own, these.
-fresh() {
-    leave
-    rm -rf "$root"
-    cp -a "$base" "$root"
-    cp /etc/resolv.conf /etc/hosts "$root/etc/"
-    if [[ -n ${PIP_CERT:-} ]]; then cp "$PIP_CERT" "$root/etc/host.crt"; fi
-    mount -t proc proc "$root/proc"
-}
-
 variables=()
 inside() { # command...
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -158,29 +130,24 @@ check_cuda() {
 
 # Finds a simulated burst as user 1000, who has no home.
 check_use() {
-    local found
     install -d -o 1000 -g 1000 "$root/data"
     variables+=(HOME=/)
     local user=(--userspec=1000:1000 "$root" /bin/sh -ec)
     inside "${user[@]}" 'cd /data
         sidereal --quiet simulate burst sky.fil --telescope askap --dm 500 --duration 10
         sidereal --quiet --device cpu search sky.fil -o found --dm-max 1000'
-    found=$(awk -F, 'NR > 1' "$root/data/found/candidates.csv" | wc -l)
-    ((found == 1)) || fail "expected one candidate, found $found"
-    ls "$root"/data/found/*.png >/dev/null || fail "expected a picture of the candidate"
+    check_found "$root/data/found"
     if [[ $variant == cuda ]]; then check_cuda; fi
     echo "    $(du -sh --exclude=proc "$root" | cut -f 1) in all, a burst found by user 1000"
 }
 
 recipe() { # function, file
     echo "$2 ($variant) on $debian"
-    fresh
+    fresh "$debian"
     "$1"
     check_use
 }
 
 recipe docker packaging/Dockerfile
 recipe apptainer packaging/sidereal.def
-leave
-rm -rf "$root"
-echo "2 passed, 0 failed"
+finish 2

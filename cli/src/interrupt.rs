@@ -4,6 +4,8 @@
 //! A thread (`watch`) ends a run that does not check because it waits for input, within a second of the signal, and
 //! removes the folder that the run was filling, unless the folder holds a journal of final results. A second signal
 //! ends any run at once.
+//!
+//! Windows has Ctrl-C alone, and no thread `watch`: a second Ctrl-C ends a run that waits for input.
 
 use std::fs::{remove_dir_all, remove_file};
 use std::io::ErrorKind;
@@ -14,10 +16,15 @@ use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use rustix::time::{ClockId, clock_gettime};
+#[cfg(unix)]
 use sd_notify::NotifyState;
 use sidereal::{Error, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
+#[cfg(unix)]
+use signal_hook::consts::{SIGHUP, SIGTERM};
+#[cfg(unix)]
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
@@ -38,10 +45,13 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Interval between checks of the run's activity after a signal.
 const STEP: Duration = Duration::from_millis(100);
 /// Number of steps in which a run may stop by itself.
+#[cfg(unix)]
 const GRACE_STEPS: u32 = 7;
 /// Number of steps without work after which a run counts as waiting.
+#[cfg(unix)]
 const IDLE_STEPS: u32 = 5;
 /// CPU time of all threads in [`IDLE_STEPS`] that does not count as work: that of `watch` and a progress bar.
+#[cfg(unix)]
 const IDLE: Duration = Duration::from_millis(10);
 /// Longest time spent on removing unfinished files, because their disk may hang.
 const REMOVING: Duration = Duration::from_millis(300);
@@ -77,20 +87,45 @@ pub(crate) fn install() {
     INSTALLED.call_once(handle);
 }
 
+#[cfg(unix)]
 fn handle() {
-    let heard = [Some(SIGINT), Some(SIGTERM), (!hangup_is_ignored()).then_some(SIGHUP)];
+    let signals = [Some(SIGINT), Some(SIGTERM), (!hangup_is_ignored()).then_some(SIGHUP)];
     // Without a handler a signal still ends the program, so a failure here does not matter.
-    let Ok(mut signals) = Signals::new(heard.into_iter().flatten()) else { return };
+    let Ok(mut signals) = Signals::new(signals.into_iter().flatten()) else { return };
     let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {
-            if REQUESTED.swap(true, Ordering::SeqCst) {
-                end();
-            }
-            stopping();
-            say::log(Level::INFO, "asked to stop by a signal");
+            heard();
             let _ = thread::Builder::new().name("watch".to_owned()).spawn(watch);
         }
     });
+}
+
+#[cfg(not(unix))]
+fn handle() {
+    use std::sync::Arc;
+
+    let signal = Arc::new(AtomicBool::new(false));
+    // Without a handler Ctrl-C still ends the program, so a failure here does not matter.
+    if signal_hook::flag::register(SIGINT, signal.clone()).is_err() {
+        return;
+    }
+    let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        loop {
+            thread::sleep(STEP);
+            if signal.swap(false, Ordering::SeqCst) {
+                heard();
+            }
+        }
+    });
+}
+
+/// Takes a signal: the first asks the run to stop, the second ends it.
+fn heard() {
+    if REQUESTED.swap(true, Ordering::SeqCst) {
+        end();
+    }
+    stopping();
+    say::log(Level::INFO, "asked to stop by a signal");
 }
 
 /// Returns whether the user asked to stop.
@@ -125,6 +160,7 @@ pub(crate) fn goes_on() {
 }
 
 /// Returns whether the program was started with SIGHUP ignored, as by `nohup`.
+#[cfg(unix)]
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -133,6 +169,7 @@ fn hangup_is_ignored() -> bool {
 }
 
 /// Returns the CPU time of all threads.
+#[cfg(unix)]
 fn worked() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
@@ -140,6 +177,7 @@ fn worked() -> Duration {
 /// Ends the program if the run waits or has not begun to work in gulps; any other run stops by itself.
 ///
 /// Counts steps instead of time, because a suspended process neither works nor waits.
+#[cfg(unix)]
 fn watch() {
     let (mut steps, mut idle, mut before) = (0, 0, worked());
     loop {
@@ -250,14 +288,32 @@ static WATCHDOG: OnceLock<Option<(Instant, Duration)>> = OnceLock::new();
 /// Milliseconds from the start to the last watchdog message.
 static LAST_MESSAGE_MS: AtomicU64 = AtomicU64::new(0);
 
+#[cfg(not(unix))]
+#[derive(Clone, Copy, Debug)]
+enum NotifyState {
+    Ready,
+    Watchdog,
+    Stopping,
+}
+
+/// Sends a message to systemd if it started the program.
+#[cfg(unix)]
+fn notify(state: NotifyState<'_>) {
+    let _ = sd_notify::notify(false, &[state]);
+}
+
+/// Sends nothing: other systems have no service manager of this protocol.
+#[cfg(not(unix))]
+fn notify(_: NotifyState) {}
+
 /// Notifies that the run has begun.
 pub(crate) fn ready() {
     // Three messages per watchdog timeout.
     let every = watchdog_us().map(|limit| (Instant::now(), Duration::from_micros(limit / 3)));
     let _ = WATCHDOG.set(every);
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    notify(NotifyState::Ready);
     if every.is_some() {
-        let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+        notify(NotifyState::Watchdog);
     }
 }
 
@@ -280,11 +336,11 @@ pub(crate) fn alive() {
     if due
         && LAST_MESSAGE_MS.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
-        let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+        notify(NotifyState::Watchdog);
     }
 }
 
 /// Notifies that the run ends.
 pub(crate) fn stopping() {
-    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+    notify(NotifyState::Stopping);
 }

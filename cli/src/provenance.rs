@@ -164,6 +164,17 @@ impl MachineClock {
     }
 }
 
+/// Returns the machine's name.
+#[cfg(unix)]
+fn host() -> Option<String> {
+    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
+#[cfg(not(unix))]
+fn host() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
+}
+
 impl Run {
     /// Describes this run; only by the date if products of two runs are to be identical.
     pub(crate) fn new(common: &Common) -> Self {
@@ -174,7 +185,7 @@ impl Run {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self {
             date: date(now),
-            host: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
+            host: host(),
             command: Some(common.command_line.words.clone()),
             ..Self::default()
         }

@@ -9,7 +9,6 @@
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sidereal::backend::{Backend, Host};
 use sidereal::io::is_address;
+use sidereal::io::positioned::FileExt;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};

@@ -8,6 +8,7 @@ use std::path::Path;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use std::time::Instant;
 
+#[cfg(unix)]
 use rustix::fs::{FallocateFlags, fallocate};
 use sidereal::{Error, Result};
 
@@ -53,9 +54,21 @@ pub(crate) fn free_bytes(out: &Path) -> Option<u64> {
     };
     let there = parent.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-    let found = rustix::fs::statvfs(there).ok()?;
+    free_of(there)
+}
+
+/// Returns the bytes that a user may still write to the file system of a folder; `None` if unknown.
+#[cfg(unix)]
+fn free_of(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
     // Some network file systems report no blocks at all.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Returns `None`: this system is not asked.
+#[cfg(not(unix))]
+fn free_of(_: &Path) -> Option<u64> {
+    None
 }
 
 /// Returns the bytes of memory that are available without swapping; `None` where the system does not say.
@@ -108,7 +121,11 @@ impl Reserve {
         let path = file.with_file_name(".reserve");
         let reserved = File::create_new(&path).ok()?;
         remove_file(&path).ok()?;
+        #[cfg(unix)]
         fallocate(&reserved, FallocateFlags::empty(), 0, RESERVED).ok()?;
+        // Gives the file its blocks, unless it is sparse or compressed.
+        #[cfg(not(unix))]
+        reserved.set_len(RESERVED).ok()?;
         Some(Self { _file: reserved })
     }
 }

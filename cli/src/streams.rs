@@ -2,13 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+#[cfg(unix)]
 use std::os::fd::AsFd;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+#[cfg(unix)]
 use rustix::io::Errno;
+#[cfg(target_os = "linux")]
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use sidereal::error::Stopped;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -46,6 +52,7 @@ use crate::space::human;
 const SOCKET_BYTES: usize = 64 << 20;
 
 /// Time between two checks for a request to stop.
+#[cfg(unix)]
 const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Length of a file of a live observation.
@@ -100,23 +107,32 @@ pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn F
     {
         return open_address(path);
     }
+    check_system(paths)?;
     if let Some(address) = paths.iter().find(|path| is_address(path)) {
         let rule = "a live stream is not joined with other inputs";
         return Err(Error::parameter("INPUT", address.display(), rule));
     }
     let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
-        let file = if path.as_os_str() == "-" {
-            File::from(io::stdin().as_fd().try_clone_to_owned()?)
-        } else {
-            File::open(path)?
-        };
+        let file = if path.as_os_str() == "-" { standard_input()? } else { File::open(path)? };
         Ok(Box::new(Pipe::new(file)))
     };
     open_with(paths, options, &stream)
 }
 
+/// Returns standard input as a file.
+#[cfg(unix)]
+fn standard_input() -> io::Result<File> {
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(windows)]
+fn standard_input() -> io::Result<File> {
+    Ok(File::from(io::stdin().as_handle().try_clone_to_owned()?))
+}
+
 /// Bytes that a pipe is asked to hold: with Linux's 64 KiB, writer and reader wait for each other more often, and 1 MiB
 /// leaves the cache and is slower.
+#[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 256 << 10;
 
 /// Open pipe, terminal or device.
@@ -125,6 +141,7 @@ struct Pipe(File);
 impl Pipe {
     fn new(file: File) -> Self {
         // A terminal or device has no such size, and a user's pipes may have reached their limit.
+        #[cfg(target_os = "linux")]
         if fcntl_getpipe_size(&file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
             let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
         }
@@ -132,6 +149,7 @@ impl Pipe {
     }
 }
 
+#[cfg(unix)]
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -146,6 +164,17 @@ impl Read for Pipe {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Reads without a time limit: a request to stop is heard when bytes arrive.
+#[cfg(not(unix))]
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if interrupt::requested() {
+            return Err(io::Error::other(Stopped));
+        }
+        self.0.read(bytes)
     }
 }
 
@@ -604,14 +633,28 @@ fn spectra(path: &Path) -> Error {
     Error::format(path, "STATE", 0, why)
 }
 
-/// Other systems have no live streams.
+/// Returns `None`: other systems have no live streams.
+///
+/// # Errors
+/// [`Error::Unavailable`] for an address.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-pub(crate) fn arriving(_: &[PathBuf], _: &VoltageOptions) -> Result<Option<Arriving>> {
-    Ok(None)
+pub(crate) fn arriving(paths: &[PathBuf], _: &VoltageOptions) -> Result<Option<Arriving>> {
+    check_system(paths).map(|()| None)
+}
+
+/// Fails for an address on a system without live streams.
+fn check_system(paths: &[PathBuf]) -> Result<()> {
+    let is_linux = cfg!(all(target_os = "linux", target_pointer_width = "64"));
+    match paths.iter().find(|path| is_address(path)) {
+        Some(path) if !is_linux => Err(Error::Unavailable {
+            what: path.display().to_string(),
+            why: "live streams and rings need 64-bit Linux".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Returns a name for what begins at a time: `2026-01-31-12-30-05`.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn name_of(start: Epoch) -> String {
     if start.day == 0 {
         return "observation".into();
@@ -622,7 +665,6 @@ pub(crate) fn name_of(start: Epoch) -> String {
 }
 
 /// Returns a path in `folder` that does not exist: `NAME.ending`, or `NAME_2.ending` and so on.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn free_name(folder: &Path, name: &str, ending: &str) -> PathBuf {
     let numbered = |number: u64| match number {
         1 => folder.join(format!("{name}{ending}")),

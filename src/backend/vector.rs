@@ -186,9 +186,9 @@ macro_rules! levels {
         /// # Safety
         /// Same requirements as for the body.
         pub(super) unsafe fn $name(level: $crate::backend::simd::Level, $($argument: $type),*) {
-            use $crate::backend::simd::Level;
             #[cfg(target_arch = "x86_64")]
             {
+                use $crate::backend::simd::Level;
                 #[target_feature(enable = "avx2,fma")]
                 unsafe fn avx2($($argument: $type),*) {
                     // SAFETY: forwards the caller's guarantee.

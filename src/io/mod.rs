@@ -22,6 +22,9 @@ pub mod npy;
 mod observation;
 mod open;
 mod parallel;
+// For the command line and the benchmarks.
+#[doc(hidden)]
+pub mod positioned;
 pub mod presto;
 pub mod psd;
 mod psrfits;
@@ -49,6 +52,7 @@ pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 pub use fbh5::{decode_bare, decode_lz4, from_bytes as fbh5_from_bytes, open as open_fbh5};
 pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use parallel::most_threads;
 pub use parallel::{limit_threads, with_threads};
 #[doc(hidden)]

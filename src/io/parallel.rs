@@ -6,9 +6,10 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::positioned::FileExt;
 
 /// Minimum bytes per thread: starting a thread takes about 20 µs, reading these bytes 0.3 to 1 ms.
 const THREAD_BYTES: usize = 2 << 20;
@@ -37,6 +38,7 @@ pub fn with_threads<R>(most: usize, work: impl FnOnce() -> R) -> R {
 }
 
 /// Returns the most threads of a read or a conversion.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn most_threads() -> usize {
     threads(usize::MAX)
 }

@@ -23,7 +23,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hdf5_pure::{AttrValue, FileBuilder, GroupBuilder};
@@ -32,6 +31,7 @@ use num_complex::Complex;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::hdf5::{self, Built, Element, Input, add_single};
+use crate::io::positioned::FileExt;
 use crate::units::Gps;
 use crate::view::check_length;
 

@@ -17,6 +17,7 @@ use crate::runner::Caller;
 const STEP: Duration = Duration::from_millis(1);
 
 /// Bytes of a pipe, if the system allows as many.
+#[cfg(target_os = "linux")]
 const PIPE: usize = 1 << 20;
 
 /// Place and settings of a chain's runs.
@@ -121,6 +122,7 @@ impl Runs<'_> {
 /// Writes files to a pipe; the reader reports what it lacks if that fails.
 fn feed(paths: &[PathBuf], mut pipe: ChildStdin) {
     // The usual size of a pipe serves, too.
+    #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE);
     for path in paths {
         let Ok(mut file) = File::open(path) else { return };

@@ -1,12 +1,12 @@
 //! Recordings for whole chains: deterministic noise with known bursts, written by all threads in bounded memory.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sidereal::backend::threads::Threads;
+use sidereal::io::positioned::FileExt;
 use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::voltages::{VoltageHeader, dada, guppi};
 use sidereal::io::{FilterbankHeader, FilterbankSource, atomic};

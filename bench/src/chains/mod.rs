@@ -308,8 +308,7 @@ const TMPFS: u64 = 0x0102_1994;
 /// # Errors
 /// [`Error::Io`] with the bytes needed and free.
 fn check_space(folder: &Path, need: u64) -> Result<()> {
-    let found = rustix::fs::statvfs(folder).map_err(|error| Error::io(folder, error.into()))?;
-    let mut free = found.f_bavail.saturating_mul(found.f_frsize);
+    let Some(mut free) = free_bytes(folder)? else { return Ok(()) };
     let mut of = "its file system";
     if let Some(available) = available_memory().filter(|_| kind(folder) == Some(TMPFS))
         && available < free
@@ -328,6 +327,19 @@ fn check_space(folder: &Path, need: u64) -> Result<()> {
     Err(Error::io(folder, std::io::Error::new(std::io::ErrorKind::StorageFull, why)))
 }
 
+/// Returns the free bytes of a folder's file system.
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Result<Option<u64>> {
+    let found = rustix::fs::statvfs(folder).map_err(|error| Error::io(folder, error.into()))?;
+    Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+/// Returns `None`: this system is not asked.
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Result<Option<u64>> {
+    Ok(None)
+}
+
 /// Returns the bytes of memory that can be used without swapping, if the system tells.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -336,8 +348,14 @@ fn available_memory() -> Option<u64> {
 }
 
 /// Returns the type of a folder's file system.
+#[cfg(target_os = "linux")]
 fn kind(folder: &Path) -> Option<u64> {
     u64::try_from(rustix::fs::statfs(folder).ok()?.f_type).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kind(_: &Path) -> Option<u64> {
+    None
 }
 
 /// Names the file system of a folder.

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use sidereal::io::positioned::FileExt;
 use sidereal::{Error, Result};
 
 /// Bytes of a read or a write.
@@ -102,6 +102,7 @@ pub(super) fn pipe(paths: &[PathBuf]) -> Result<Best> {
     let io = |error| Error::io("a pipe", error);
     let (mut reader, writer) = std::io::pipe().map_err(io)?;
     // The usual size of a pipe serves, too.
+    #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20);
     let mut buffer = vec![1; 1 << 20];
     let began = Instant::now();

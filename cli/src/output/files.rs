@@ -235,9 +235,17 @@ impl Files {
 }
 
 /// Returns whether two names refer to one file.
+#[cfg(unix)]
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let of = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    of(one).ok().zip(of(other).ok()).is_some_and(|(one, other)| one == other)
+}
+
+/// Returns whether two names refer to one file, hard links apart.
+#[cfg(not(unix))]
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| path.canonicalize();
     of(one).ok().zip(of(other).ok()).is_some_and(|(one, other)| one == other)
 }
 

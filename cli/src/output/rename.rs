@@ -108,7 +108,8 @@ pub(super) fn sync_tree(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     for file in files {
-        File::open(file)?.sync_all()?;
+        // Windows flushes only what may be written.
+        File::options().read(true).write(cfg!(windows)).open(file)?.sync_all()?;
     }
     folders.iter().rev().try_for_each(|folder| sync_folder(folder))
 }

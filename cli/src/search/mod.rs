@@ -24,7 +24,6 @@ use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};

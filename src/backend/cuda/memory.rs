@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use cudarc::driver::sys;
+#[cfg(target_os = "linux")]
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::Device;
@@ -79,9 +80,9 @@ impl Device {
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         if let Some(pages) = Pages::new(bytes) {
             // SAFETY: the pages belong to this process and stay mapped until they are unregistered.
-            let result = unsafe { sys::cuMemHostRegister_v2(pages.address, pages.bytes, 0) };
+            let result = unsafe { sys::cuMemHostRegister_v2(pages.address(), pages.bytes(), 0) };
             if result == sys::CUresult::CUDA_SUCCESS {
-                let address = pages.address.cast();
+                let address = pages.address().cast();
                 return Ok(Pinned { device: self.clone(), address, len, pages: Some(pages) });
             }
         }
@@ -104,17 +105,21 @@ impl Device {
 }
 
 /// Bytes of a huge page on x86-64, and on most 64-bit Arm systems.
+#[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes that are worth a thread of their own when pages are touched.
+#[cfg(target_os = "linux")]
 const TOUCHED_BYTES: usize = 8 << 20;
 
 /// Threads that touch pages.
+#[cfg(target_os = "linux")]
 const MAX_TOUCHING: usize = 8;
 
 /// Zeroed pages of host memory, huge where the system has them: page-locking them takes a fifth of the time of
 /// `cuMemHostAlloc` (5 and 24 ms for 64 MiB, measured).
 #[derive(Debug)]
+#[cfg(target_os = "linux")]
 struct Pages {
     address: *mut c_void,
     bytes: usize,
@@ -123,6 +128,7 @@ struct Pages {
     mapped_bytes: usize,
 }
 
+#[cfg(target_os = "linux")]
 impl Pages {
     /// Maps and touches pages for `bytes` bytes; none for a small size, or if the system refuses.
     fn new(bytes: usize) -> Option<Self> {
@@ -146,6 +152,14 @@ impl Pages {
         Some(pages)
     }
 
+    fn address(&self) -> *mut c_void {
+        self.address
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Writes to every page, so that several cores share the page faults.
     fn touch(&self) {
         // SAFETY: the mapping has these bytes, and nothing else refers to them.
@@ -166,10 +180,31 @@ impl Pages {
     }
 }
 
+#[cfg(target_os = "linux")]
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: mapped once.
         let _ = unsafe { mm::munmap(self.mapped, self.mapped_bytes) };
+    }
+}
+
+/// On other systems the driver allocates all page-locked memory.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+enum Pages {}
+
+#[cfg(not(target_os = "linux"))]
+impl Pages {
+    fn new(_: usize) -> Option<Self> {
+        None
+    }
+
+    fn address(&self) -> *mut c_void {
+        match *self {}
+    }
+
+    fn bytes(&self) -> usize {
+        match *self {}
     }
 }
 
@@ -324,7 +359,7 @@ impl<T> Drop for Pinned<T> {
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
             let result = match &self.pages {
                 // SAFETY: registered once, and no copy uses it any more.
-                Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address) },
+                Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address()) },
                 // SAFETY: allocated once, and no copy uses it any more.
                 None => unsafe { sys::cuMemFreeHost(self.address.cast()) },
             };

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::positioned::FileExt;
 
 /// Class of structures with samples.
 pub(super) const VECTOR: &str = "FrVect";

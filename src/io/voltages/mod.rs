@@ -17,10 +17,13 @@ pub mod vdif;
 
 use std::path::PathBuf;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use columns::Rows;
 pub use fields::Fields;
 // Readers of formats that `open` detects, for tests.
-pub(crate) use frames::{ArrivingFrames, Scratch};
+pub(crate) use frames::ArrivingFrames;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use frames::Scratch;
 #[doc(hidden)]
 pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
@@ -28,7 +31,9 @@ pub use selection::Selection;
 pub use sweep::Sweep;
 #[doc(hidden)]
 pub use vdif::open as open_vdif;
-pub(crate) use vdif::{FrameForm, FrameHeader, FrameSizes, FrameWriter};
+pub(crate) use vdif::{FrameForm, FrameHeader};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use vdif::{FrameSizes, FrameWriter};
 
 use crate::error::{Error, Result};
 use crate::units::Epoch;

@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::detector::Latency;
 use crate::error::{Error, Result};
+use crate::io::positioned::FileExt;
 use crate::math::PowerSpectrum;
 use crate::pipeline::run::Ending;
 use crate::spiir::bank::Bank;

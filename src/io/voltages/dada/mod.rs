@@ -38,8 +38,10 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 use header::{Geometry, same};
 
 pub use header::{format_start, parse_header, parse_utc};
-pub(crate) use writer::{Order, format_header, is_reversed};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use writer::Order;
 pub use writer::{Writer, header_text};
+pub(crate) use writer::{format_header, is_reversed};
 
 const KEYS: fields::Keys = fields::Keys {
     middle: "FREQ",
