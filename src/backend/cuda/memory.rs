@@ -14,12 +14,14 @@ use super::device::{OTHERS, check};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// Array in device memory; dropping it frees the memory after all work enqueued before.
+/// Array in device memory; dropping it frees the memory after all work enqueued before, unless it is borrowed.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Device,
     address: u64,
     len: usize,
+    /// Whether another owner frees the memory.
+    is_borrowed: bool,
     kind: PhantomData<T>,
 }
 
@@ -57,7 +59,7 @@ impl Device {
             return Err(Error::Unavailable { what, why });
         }
         check("cuMemAlloc", result)?;
-        Ok(Buffer { device: self.clone(), address, len, kind: PhantomData })
+        Ok(Buffer { device: self.clone(), address, len, is_borrowed: false, kind: PhantomData })
     }
 
     /// Allocates a copy of `values`.
@@ -209,6 +211,11 @@ impl Pages {
 }
 
 impl<T: Pod> Buffer<T> {
+    /// Makes a buffer of memory that another owner frees.
+    pub(super) fn borrowed(device: &Device, address: u64, len: usize) -> Self {
+        Self { device: device.clone(), address, len, is_borrowed: true, kind: PhantomData }
+    }
+
     /// Returns the buffer's device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -303,6 +310,9 @@ impl<T: Pod> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if self.is_borrowed {
+            return;
+        }
         let bytes = self.len.saturating_mul(size_of::<T>()).max(1);
         self.device.0.held.fetch_sub(bytes, Ordering::Relaxed);
         if self.device.bind().is_ok() {

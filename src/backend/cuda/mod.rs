@@ -8,6 +8,7 @@
 mod cache;
 mod compile;
 mod device;
+mod foreign;
 mod fourier;
 pub mod measure;
 mod memory;
@@ -27,6 +28,7 @@ pub use compile::{
     combinations, compile, nvrtc,
 };
 pub use device::{Device, Properties, Status, kernels_at_hand, status};
+pub use foreign::owner;
 pub use fourier::{Fourier, Length};
 pub use measure::{Rates, kernels};
 pub use memory::{Buffer, Pinned, Plane, PlaneKind};
