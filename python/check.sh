@@ -33,4 +33,14 @@ ln -sfn "$folder/venv/lib/"python3*/site-packages/sidereal_dsp "$folder/package/
 # Not in python/, whose sources would be imported in place of what is installed.
 cd "$folder"
 "$here" -m mypy --strict --config-file "$OLDPWD/python/pyproject.toml" -p sidereal_dsp
-"$here" -m pytest -q -c "$OLDPWD/python/pyproject.toml" --rootdir "$OLDPWD/python" "$OLDPWD/python/tests"
+tests=("$here" -m pytest -q -c "$OLDPWD/python/pyproject.toml" --rootdir "$OLDPWD/python")
+"${tests[@]}" "$OLDPWD/python/tests"
+# Arrays on a GPU, on the emulated one, if it can be built here.
+if command -v g++ >/dev/null && [[ "$(uname -sm)" == "Linux x86_64" ]]; then
+    emulator=$OLDPWD/target/cuda_on_host
+    "$OLDPWD/tests/cuda_on_host/build.sh" "$emulator"
+    export LD_LIBRARY_PATH=$emulator SIDEREAL_CACHE_DIR=$emulator/cubins SIDEREAL_EMULATED_MEMORY_MIB=2048
+    SIDEREAL_REQUIRE=cuda "${tests[@]}" "$OLDPWD/python/tests/test_gpu.py"
+else
+    echo "skipped: arrays on a GPU, for the emulated one needs g++ on x86-64 Linux"
+fi

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+
+from ._sidereal import write_cand
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,11 +41,11 @@ class Candidates(Sequence["Candidate"]):
     ----------
     dms : array
         Trial dispersion measures that were searched, pc cm^-3.
-    skipped_dms : int
+    n_dms_skipped : int
         Trials left out because their delay is longer than the data.
     masked_channels : list of int
         Channels left out, in recorded order.
-    left_out : int
+    n_dropped : int
         Candidates dropped because of `max_per_minute`.
     unsearched : array of float64
         Start and end of each interval in which gaps fill too much of the data for a search, s from the first sample;
@@ -51,7 +54,9 @@ class Candidates(Sequence["Candidate"]):
         Length of the data searched, s.
     incomplete : str or None
         Reason for which the search or the recording ended early.
-    tstart_mjd : float or None
+    tsamp : float
+        Sampling time of the recording, s.
+    tstart : float or None
         Start of the first sample, MJD (UTC).
     """
 
@@ -60,23 +65,25 @@ class Candidates(Sequence["Candidate"]):
         found: list[Candidate],
         *,
         dms: npt.NDArray[np.float64],
-        skipped_dms: int = 0,
+        n_dms_skipped: int = 0,
         masked_channels: list[int] | None = None,
-        left_out: int = 0,
+        n_dropped: int = 0,
         unsearched: npt.NDArray[np.float64] | None = None,
         duration: float = 0.0,
         incomplete: str | None = None,
-        tstart_mjd: float | None = None,
+        tsamp: float = 1.0,
+        tstart: float | None = None,
     ) -> None:
         self._found = found
         self.dms = dms
-        self.skipped_dms = skipped_dms
+        self.n_dms_skipped = n_dms_skipped
         self.masked_channels = masked_channels or []
-        self.left_out = left_out
+        self.n_dropped = n_dropped
         self.unsearched = np.empty((0, 2)) if unsearched is None else unsearched
         self.duration = duration
         self.incomplete = incomplete
-        self.tstart_mjd = tstart_mjd
+        self.tsamp = tsamp
+        self.tstart = tstart
 
     def __len__(self) -> int:
         return len(self._found)
@@ -120,10 +127,14 @@ class Candidates(Sequence["Candidate"]):
         for name, unit in _COLUMNS.items():
             column = self.column(name)
             table[name] = column if unit is None else units.Quantity(column, unit)
-        if self.tstart_mjd is not None:
-            start = Time(self.tstart_mjd, format="mjd", scale="utc")
+        if self.tstart is not None:
+            start = Time(self.tstart, format="mjd", scale="utc")
             table["mjd"] = start + TimeDelta(self.column("time"), format="sec")
         return table
+
+    def write_cand(self, path: str | PathLike[str]) -> None:
+        """Write the candidates to a file as Heimdall does: the ``candidates.cand`` of ``sidereal search``."""
+        write_cand(path, list(self), self.tsamp)
 
     def plot(self, ax: _Axes | None = None) -> _Axes:
         """Draw dispersion measure against time, the area of each circle by signal-to-noise ratio.

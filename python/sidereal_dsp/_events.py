@@ -21,8 +21,10 @@ class Events(Sequence["Event"]):
         Time in which at least two detectors were valid, s.
     background_time : float
         Coincident time of all time slides together, s.
+    detectors : list of str
+        Names of the detectors.
     psds : dict of Psd
-        Power spectrum of each detector, by its name.
+        Power spectrum of each detector, by its name; empty for `coincide`.
     incomplete : str or None
         Reason for which the search ended early.
     """
@@ -33,12 +35,14 @@ class Events(Sequence["Event"]):
         *,
         livetime: float = 0.0,
         background_time: float = 0.0,
+        detectors: list[str] | None = None,
         psds: dict[str, Psd] | None = None,
         incomplete: str | None = None,
     ) -> None:
         self._found = found
         self.livetime = livetime
         self.background_time = background_time
+        self.detectors = detectors or []
         self.psds = psds or {}
         self.incomplete = incomplete
 
@@ -75,7 +79,7 @@ class Events(Sequence["Event"]):
             columns[f"spin{place + 1}z"] = [
                 event.spins[place] if event.spins else missing for event in self
             ]
-        for name in self.psds:
+        for name in self.detectors:
             for field in ("gps", "snr", "phase", "xi2"):
                 triggers = (event.triggers.get(name) for event in self)
                 columns[f"{name}_{field}"] = [

@@ -25,6 +25,10 @@ class Visibilities:
         Number of spectra since the start of the integration.
     antennas, pols : int
         Number of antennas and of polarizations.
+    freqs : array of float64 or None
+        Centre of each channel, MHz, if it is known.
+    mjd : float or None
+        Centre of the integration, MJD (UTC), if it is known.
     """
 
     def __init__(
@@ -35,12 +39,16 @@ class Visibilities:
         antennas: int,
         pols: int,
         spectra: int,
+        freqs: npt.NDArray[np.float64] | None = None,
+        mjd: float | None = None,
     ) -> None:
         self.sums = sums
         self.counts = counts
         self.antennas = antennas
         self.pols = pols
         self.spectra = spectra
+        self.freqs = freqs
+        self.mjd = mjd
         self.baselines: npt.NDArray[Any] = np.stack(np.tril_indices(antennas), axis=1)
 
     def mean(self) -> npt.NDArray[np.complex128]:

@@ -81,8 +81,9 @@ impl Unit {
             let rule = format!("it must be numbers{}, of one axis", self.or_quantity());
             refused(name, kind(value), rule)
         };
-        let arguments = (plain, "float64");
-        let array = value.py().import("numpy")?.call_method1("asarray", arguments);
+        // Columns of records may not be aligned.
+        let arguments = (plain, "float64", ["C", "A"]);
+        let array = value.py().import("numpy")?.call_method1("require", arguments);
         let array: PyReadonlyArray1<'_, f64> =
             array.map_err(|_| wrong())?.extract().map_err(|_| wrong())?;
         Ok(array.as_array().to_vec())
@@ -215,6 +216,23 @@ pub(crate) fn backend(py: Python<'_>, device: &str, threads: i64) -> PyResult<Ba
         Ok(Backend::Cuda(gpu, Threads::new(threads)))
     })
     .map_err(raised)
+}
+
+/// Opens a GPU: `cuda` or `cuda:N`.
+///
+/// # Errors
+/// As [`backend`], and `ParameterError` for the host.
+pub(crate) fn gpu(py: Python<'_>, device: &str) -> PyResult<cuda::Device> {
+    let opened = backend(py, device, 0)?;
+    device_of(&opened).ok_or_else(|| refused("device", device, "it must be cuda or cuda:N"))
+}
+
+/// Returns a backend's GPU, if it is one.
+pub(crate) fn device_of(backend: &Backend) -> Option<cuda::Device> {
+    match backend {
+        Backend::Cuda(device, _) => Some(device.clone()),
+        _ => None,
+    }
 }
 
 /// Returns the program that compiles kernels in other processes: this Python with this package.

@@ -1,4 +1,4 @@
-//! NumPy arrays as the library's bytes, without copies: checks of type, layout and shape.
+//! Arrays of the host as the library's bytes, without copies: checks of type, layout and shape.
 
 use numpy::{
     Complex32, Element, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn,
@@ -9,6 +9,7 @@ use pyo3::types::PyTuple;
 use sidereal::sample::Encoding;
 
 use crate::arguments::kind;
+use crate::dlpack;
 use crate::errors::refused;
 
 /// Array that is borrowed for reading, of a type that the library has.
@@ -47,7 +48,8 @@ impl<'py> Readable<'py> {
     /// `ParameterError` unless it is an array of a type of this enum in the machine's byte order, contiguous in C
     /// order and aligned, which no other call is writing.
     pub(crate) fn new(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let array = checked(name, value)?;
+        let value = host(name, value)?;
+        let array = checked(name, &value)?;
         if let Ok(array) = array.cast::<PyArrayDyn<u8>>() {
             return Ok(Self::U8(reading(name, array)?));
         }
@@ -98,31 +100,73 @@ impl<'py> Readable<'py> {
     /// Returns the encoding of filterbank samples.
     ///
     /// # Errors
-    /// `ParameterError` for complex numbers and 32-bit integers.
+    /// As [`encoding_of`].
     pub(crate) fn encoding(&self, name: &'static str) -> PyResult<Encoding> {
-        match self {
-            Self::U8(_) => Ok(Encoding::U8),
-            Self::I8(_) => Ok(Encoding::I8),
-            Self::U16(_) => Ok(Encoding::U16),
-            Self::I16(_) => Ok(Encoding::I16),
-            Self::F32(_) => Ok(Encoding::F32),
-            Self::I32(_) | Self::F64(_) | Self::Complex(_) => {
-                let rule = "samples of filterbanks are uint8, int8, uint16, int16 or float32";
-                Err(refused(name, format!("an array of {}", self.kind()), rule))
-            }
-        }
+        encoding_of(name, &self.kind())
     }
 
     /// Returns the lengths of two axes.
     ///
     /// # Errors
-    /// `ParameterError` for another number of axes; `axes` are their names.
+    /// As [`plane_of`].
     pub(crate) fn plane(&self, name: &'static str, axes: &str) -> PyResult<[usize; 2]> {
-        <[usize; 2]>::try_from(self.shape()).map_err(|_| {
-            let rule = format!("its axes must be {axes}");
-            refused(name, format!("an array of {} axes", self.shape().len()), rule)
-        })
+        plane_of(name, self.shape(), axes)
     }
+}
+
+/// Returns the encoding of filterbank samples of a type.
+///
+/// # Errors
+/// `ParameterError` for complex numbers, 32-bit integers and double precision.
+pub(crate) fn encoding_of(name: &'static str, kind: &str) -> PyResult<Encoding> {
+    match kind {
+        "uint8" => Ok(Encoding::U8),
+        "int8" => Ok(Encoding::I8),
+        "uint16" => Ok(Encoding::U16),
+        "int16" => Ok(Encoding::I16),
+        "float32" => Ok(Encoding::F32),
+        _ => {
+            let rule = "samples of filterbanks are uint8, int8, uint16, int16 or float32";
+            Err(refused(name, format!("an array of {kind}"), rule))
+        }
+    }
+}
+
+/// Returns the lengths of two axes.
+///
+/// # Errors
+/// `ParameterError` for another number of axes; `axes` are their names.
+pub(crate) fn plane_of(name: &'static str, shape: &[usize], axes: &str) -> PyResult<[usize; 2]> {
+    <[usize; 2]>::try_from(shape).map_err(|_| {
+        let rule = format!("its axes must be {axes}");
+        refused(name, format!("an array of {} axes", shape.len()), rule)
+    })
+}
+
+/// Returns an array of another library in the host's memory as NumPy's, by DLPack without a copy; other objects stay as
+/// they are.
+///
+/// # Errors
+/// `ParameterError` for an array in a GPU's memory, and one that NumPy refuses.
+pub(crate) fn host<'py>(
+    name: &'static str,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if value.cast::<PyUntypedArray>().is_ok() {
+        return Ok(value.clone());
+    }
+    let device = dlpack::device_of(name, value)?;
+    if let Some((dlpack::CPU | dlpack::CUDA_HOST, _)) = device {
+        let array = value.py().import("numpy")?.call_method1("from_dlpack", (value,));
+        return array.map_err(|error| {
+            refused(name, format!("{}: {error}", kind(value)), "NumPy must read it")
+        });
+    }
+    if device.is_some() || value.hasattr("__cuda_array_interface__").unwrap_or(false) {
+        let found = format!("{}, an array of a device", kind(value));
+        return Err(refused(name, found, "it must be in the host's memory here"));
+    }
+    Ok(value.clone())
 }
 
 fn reading<'py, T: Element>(

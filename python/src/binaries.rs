@@ -13,7 +13,7 @@ use sidereal::pipeline::cbc::{
     Spectrum, Whitening, harmonic_mean, place, waveforms,
 };
 use sidereal::spiir::Resampler;
-use sidereal::spiir::bank::{Options, Rates, usual_autocorrelation_length};
+use sidereal::spiir::bank::{Bank, Options, Rates, usual_autocorrelation_length};
 use sidereal::spiir::coincidence::{self, Ranking, Sample, TimedTrigger};
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::strain::Binary;
@@ -34,9 +34,9 @@ use crate::strain::{Checked, Psd};
 ///     Name of the detector: ``H1``, ``L1``, ``V1``, ``K1`` or ``G1``.
 /// samples : array of float64
 ///     Axis: time; contiguous.
-/// rate : int or Quantity
+/// sample_rate : int or Quantity
 ///     Sampling rate, a whole number of Hz.
-/// start : float, Quantity or Time
+/// t0 : float, Quantity or Time
 ///     GPS time of the first sample, s.
 /// valid : array of bool, optional
 ///     Samples that may be used; those that are not finite never are.
@@ -48,7 +48,7 @@ pub(crate) struct Strain {
     start: Gps,
     /// Sampling rate, Hz.
     #[pyo3(get)]
-    rate: u32,
+    sample_rate: u32,
     /// Samples; a float64 array.
     #[pyo3(get)]
     samples: Py<PyArray1<f64>>,
@@ -60,32 +60,26 @@ pub(crate) struct Strain {
 #[pymethods]
 impl Strain {
     #[new]
-    #[pyo3(signature = (detector, samples, rate, start, *, valid=None))]
+    #[pyo3(signature = (detector, samples, sample_rate, t0, *, valid=None))]
     fn new(
         detector: String,
         samples: &Bound<'_, PyAny>,
-        rate: &Bound<'_, PyAny>,
-        start: &Bound<'_, PyAny>,
+        sample_rate: &Bound<'_, PyAny>,
+        t0: &Bound<'_, PyAny>,
         valid: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = samples.py();
-        let checked = Checked::new(samples, rate, valid)?;
+        let checked = Checked::new(samples, sample_rate, valid)?;
         let flags = checked.valid.clone().into_pyarray(py).unbind();
         checked.samples()?;
         let array = samples.cast::<PyArray1<f64>>()?.clone().unbind();
-        // An astropy Time has its GPS seconds in `gps`.
-        let seconds = if start.hasattr("gps")? { start.getattr("gps")? } else { start.clone() };
-        let seconds = Unit::Second.number("start", &seconds)?;
-        if !(0.0..=4e9).contains(&seconds) {
-            return Err(refused("start", seconds, "it must be GPS seconds, 0 to 4e9"));
-        }
-        let (start, rate) = (Gps::from_s(seconds), checked.rate_hz);
-        Ok(Self { detector, start, rate, samples: array, valid: flags })
+        let (start, sample_rate) = (gps("t0", t0)?, checked.rate_hz);
+        Ok(Self { detector, start, sample_rate, samples: array, valid: flags })
     }
 
     /// GPS time of the first sample, s.
     #[getter]
-    fn start(&self) -> f64 {
+    fn t0(&self) -> f64 {
         self.start.s()
     }
 
@@ -94,10 +88,25 @@ impl Strain {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let seconds = self.samples.bind(py).len()? as f64 / f64::from(self.rate);
-        let Self { detector, rate, .. } = self;
-        Ok(format!("<Strain of {detector}: {seconds} s at {rate} Hz from GPS {}>", self.start()))
+        let seconds = self.samples.bind(py).len()? as f64 / f64::from(self.sample_rate);
+        let Self { detector, sample_rate, .. } = self;
+        let t0 = self.t0();
+        Ok(format!("<Strain of {detector}: {seconds} s at {sample_rate} Hz from GPS {t0}>"))
     }
+}
+
+/// Returns a GPS time from seconds, a quantity, or a time of astropy.
+///
+/// # Errors
+/// `ParameterError` for another object, and a time that is not from 0 to 4e9 s.
+pub(crate) fn gps(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Gps> {
+    // An astropy Time has its GPS seconds in `gps`.
+    let seconds = if value.hasattr("gps")? { value.getattr("gps")? } else { value.clone() };
+    let seconds = Unit::Second.number(name, &seconds)?;
+    if !(0.0..=4e9).contains(&seconds) {
+        return Err(refused(name, seconds, "it must be GPS seconds, 0 to 4e9"));
+    }
+    Ok(Gps::from_s(seconds))
 }
 
 impl Strain {
@@ -119,7 +128,7 @@ impl Strain {
             detector: self.detector.clone(),
             path: PathBuf::from(&self.detector),
             start: self.start,
-            rate_hz: self.rate,
+            rate_hz: self.sample_rate,
             samples: samples.map(|(sample, valid)| if *valid { *sample } else { 0.0 }).collect(),
             valid,
         })
@@ -154,7 +163,7 @@ pub(crate) fn read_strain(
     py.check_signals()?;
     let Recording { detector, start, rate_hz, samples, valid, .. } = recording;
     let (samples, valid) = (samples.into_pyarray(py).unbind(), valid.into_pyarray(py).unbind());
-    Ok(Strain { detector, start, rate: rate_hz, samples, valid })
+    Ok(Strain { detector, start, sample_rate: rate_hz, samples, valid })
 }
 
 /// Trigger of one detector.
@@ -195,7 +204,7 @@ pub(crate) struct Event {
     /// False-alarm rate, Hz: (1 + louder accidental events) / background time, an upper limit if there are none. None
     /// without background.
     far_hz: Option<f64>,
-    /// Name of the template.
+    /// Name of the template, or its index if the bank is not known.
     template: String,
     /// Detector-frame masses of the template, solar masses, the heavier first.
     masses: Option<(f64, f64)>,
@@ -214,14 +223,19 @@ impl Event {
 }
 
 impl Event {
-    fn new(py: Python<'_>, event: &coincidence::Event, report: &Report) -> PyResult<Self> {
+    /// Makes an event of Python from one of the library; `names` are the detectors', and `bank` has the templates.
+    pub(crate) fn new(
+        py: Python<'_>,
+        event: &coincidence::Event,
+        names: &[&str],
+        bank: Option<&Bank>,
+    ) -> PyResult<Self> {
         let triggers = PyDict::new(py);
-        for (detector, trigger) in report.detectors.iter().zip(&event.detectors) {
+        for (name, trigger) in names.iter().zip(&event.detectors) {
             if let Some(trigger) = trigger {
-                triggers.set_item(&detector.name, Trigger::from(trigger).into_pyobject(py)?)?;
+                triggers.set_item(name, Trigger::from(trigger).into_pyobject(py)?)?;
             }
         }
-        let bank = report.detectors.first().map(|detector| &detector.bank);
         let template = bank.and_then(|bank| bank.templates.get(event.template as usize));
         let binary = template.and_then(|template| template.binary);
         Ok(Self {
@@ -229,7 +243,7 @@ impl Event {
             network_snr: event.network_snr,
             ranking: event.ranking,
             far_hz: event.far_hz,
-            template: template.map_or_else(String::new, |template| template.name.clone()),
+            template: template.map_or_else(|| event.template.to_string(), |one| one.name.clone()),
             masses: binary.map(|binary| (binary.mass1_msun, binary.mass2_msun)),
             spins: binary.map(|binary| (binary.spin1z, binary.spin2z)),
             triggers: triggers.unbind(),
@@ -300,8 +314,8 @@ impl Wanted {
     }
 }
 
-/// Returns the design of filters, as that of `sidereal spiir search`.
-fn design(f_low_hz: f64, rate_hz: u32) -> Options {
+/// Returns the options of filters, as those of `sidereal spiir search`.
+pub(crate) fn bank_options(f_low_hz: f64, rate_hz: u32) -> Options {
     Options {
         f_low_hz,
         rates: Rates::Multi { lowest_hz: 128.0_f64.min(rate_hz.into()) },
@@ -360,7 +374,7 @@ pub(crate) fn search_strain<'py>(
     let Some(first) = strain.first() else {
         return Err(refused("strain", "an empty list", "it must have one detector at least"));
     };
-    let rate_hz = first.rate;
+    let rate_hz = first.sample_rate;
     let nyquist = f64::from(rate_hz) / 2.0;
     if !(0.1..=nyquist).contains(&f_low_hz) {
         return Err(refused("f_low", f_low_hz, format!("it must be 0.1 to {nyquist}")));
@@ -371,9 +385,9 @@ pub(crate) fn search_strain<'py>(
     if !(1.0..=1e3).contains(&threshold) {
         return Err(refused("threshold", threshold, "it must be 1 to 1000"));
     }
-    if let Some(other) = strain.iter().find(|other| other.rate != rate_hz) {
+    if let Some(other) = strain.iter().find(|other| other.sample_rate != rate_hz) {
         let rule = format!("{} has {rate_hz} Hz, and all need one rate", first.detector);
-        return Err(refused("rate", other.rate, rule));
+        return Err(refused("sample_rate", other.sample_rate, rule));
     }
     let recordings = strain.iter().map(|strain| strain.recording(py));
     let recordings: Vec<cbc::Strain> =
@@ -412,7 +426,7 @@ pub(crate) fn search_strain<'py>(
         if !goes_on() {
             return Err(Error::stopped("waveforms"));
         }
-        let source = Arc::new(Source { waveforms, options: design(f_low_hz, rate_hz) });
+        let source = Arc::new(Source { waveforms, options: bank_options(f_low_hz, rate_hz) });
         let with = |recording| (recording, Input::Templates(Arc::clone(&source)));
         let inputs: Vec<_> = recordings.into_iter().map(with).collect();
         ChirpSearch::new(inputs, &options, &backend)?.run(&mut |_| goes_on())
@@ -422,7 +436,9 @@ pub(crate) fn search_strain<'py>(
 
 /// Makes Python's list of events from a report.
 fn events<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> {
-    let found = report.found.events.iter().map(|event| Event::new(py, event, report));
+    let names: Vec<&str> = report.detectors.iter().map(|one| one.name.as_str()).collect();
+    let bank = report.detectors.first().map(|detector| detector.bank.as_ref());
+    let found = report.found.events.iter().map(|event| Event::new(py, event, &names, bank));
     let found: Vec<Event> = found.collect::<PyResult<_>>()?;
     let about = PyDict::new(py);
     about.set_item("livetime", report.found.livetime_s)?;
@@ -433,6 +449,7 @@ fn events<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> 
         psds.set_item(&detector.name, Psd::from(detector.psd.clone()).into_pyobject(py)?)?;
     }
     about.set_item("psds", psds)?;
+    about.set_item("detectors", names)?;
     let class = py.import("sidereal_dsp._events")?.getattr("Events")?;
     class.call((found,), Some(&about))
 }

@@ -1,19 +1,23 @@
 //! Polyphase filter bank of NumPy arrays.
 
 use std::sync::Mutex;
+use std::time::Instant;
 
 use numpy::{Complex32, Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
+use sidereal::backend::Backend;
 use sidereal::channelize::{
     Channelizer as Engine, Detection, Feed, Form, Input, Options, Output, Plan, Products,
 };
 use sidereal::math::Window;
 use sidereal::view::check_memory;
-use sidereal::voltage::Voltages;
+use sidereal::voltage::{DeviceVoltages, VoltageEncoding, Voltages};
 
 use crate::arguments::{Unit, backend, count, parsed};
-use crate::arrays::{Readable, output};
+use crate::arrays::{Readable, output, writable};
+use crate::device::{Target, on_stream};
 use crate::errors::{detached, raised, refused};
+use crate::given::{Given, bound_to, device_word, host_of};
 use crate::voltages::{Samples, split_pairs};
 
 /// Samples of all streams between two checks for signals.
@@ -56,6 +60,9 @@ impl Axes {
 
 /// Elements of the output.
 trait Row: Element {
+    /// Elements of a channel.
+    const EACH: usize = 1;
+
     fn output(rows: &mut [Self]) -> Output<'_>;
 }
 
@@ -69,6 +76,29 @@ impl Row for f32 {
     fn output(rows: &mut [Self]) -> Output<'_> {
         Output::F32(rows)
     }
+}
+
+impl Row for i8 {
+    /// Real and imaginary part.
+    const EACH: usize = 2;
+
+    fn output(rows: &mut [Self]) -> Output<'_> {
+        Output::Bytes(bytemuck::cast_slice_mut(rows))
+    }
+}
+
+impl Row for u8 {
+    fn output(rows: &mut [Self]) -> Output<'_> {
+        Output::Bytes(rows)
+    }
+}
+
+/// Returns the output form of integers of 4 or 8 bits.
+fn integers(bits: i64, gain: f64, detect: Option<&str>) -> PyResult<Form> {
+    if detect.is_some() {
+        return Err(refused("bits", bits, "detected spectra are float32; leave out `detect`"));
+    }
+    Ok(Form::Requantized { bits: count("bits", bits)?, gains: vec![gain as f32] })
 }
 
 /// Returns the output form: complex spectra, or detected products summed over `integrate` spectra.
@@ -132,6 +162,11 @@ fn window(window: &Bound<'_, PyAny>) -> PyResult<Window> {
 ///     Polarization basis, ``linear`` or ``circular``.
 /// integrate : int, default 1
 ///     Detected spectra summed into one.
+/// bits : int, optional
+///     8 or 4: complex spectra are rounded to integers of as many bits, which `correlate` takes; by default they are
+///     complex64.
+/// gain : float, default 1
+///     Factor of the spectra before they are rounded.
 /// device : str, default "cpu"
 ///     Name of one of `devices`.
 /// threads : int, default 0
@@ -140,7 +175,8 @@ fn window(window: &Bound<'_, PyAny>) -> PyResult<Window> {
 /// Notes
 /// -----
 /// The output has the axes time, antenna, product (or polarization) and channel, of which antenna and product exist if
-/// `antennas` and `pols` were given; it is complex64, or float32 if detected. Channels ascend in frequency, from
+/// `antennas` and `pols` were given; it is complex64, or float32 if detected. Of 8 bits it is int8 with a last axis of
+/// length 2 (real and imaginary part), of 4 bits uint8 (real part in the high nibble). Channels ascend in frequency, from
 /// -1/2 of the sampling rate (real samples: from 0). Any split of a stream into blocks gives the same bits on a CPU.
 #[pyclass(module = "sidereal_dsp")]
 pub(crate) struct Channelizer {
@@ -159,6 +195,8 @@ struct Arguments<'a, 'py> {
     detect: Option<&'a str>,
     feed: &'a str,
     integrate: i64,
+    bits: Option<i64>,
+    gain: f64,
     device: &'a str,
     threads: i64,
 }
@@ -183,7 +221,12 @@ impl Channelizer {
             window: arguments.window.map_or_else(|| Ok(Window::default()), window)?,
             oversampling: (count("oversampling", p)?, count("oversampling", q)?),
             input,
-            form: form(arguments.detect, arguments.feed, arguments.integrate)?,
+            form: match arguments.bits {
+                Some(bits) if arguments.integrate == 1 => {
+                    integers(bits, arguments.gain, arguments.detect)?
+                }
+                _ => form(arguments.detect, arguments.feed, arguments.integrate)?,
+            },
             ..Options::new(channels, taps, samples.encoding)
         })
         .map_err(raised)?;
@@ -207,13 +250,23 @@ impl Channelizer {
         let products = self.axes.pols.map(|_| self.plan.output_products());
         let coarse = self.plan.input().coarse_channels;
         let channels = Some(coarse * self.plan.output_channels());
-        [Some(rows), antennas, products, channels].into_iter().flatten().collect()
+        let pair = (self.kind() == "int8").then_some(2);
+        [Some(rows), antennas, products, channels, pair].into_iter().flatten().collect()
+    }
+
+    /// Returns the type of an output's elements.
+    fn kind(&self) -> &'static str {
+        match self.plan.options().form {
+            Form::Detected(_) => "float32",
+            Form::Requantized { bits: 8, .. } => "int8",
+            Form::Requantized { .. } => "uint8",
+            Form::Spectra | Form::Filtered => "complex64",
+        }
     }
 
     /// Returns the samples per stream of an array after a check of its shape.
-    fn times(&self, array: &Readable<'_>) -> PyResult<usize> {
+    fn times(&self, given: &[usize]) -> PyResult<usize> {
         let mut expected = self.axes.leading();
-        let given = array.shape();
         let times = given.get(expected.len()).copied().unwrap_or(0);
         expected.push(times);
         if self.samples.is_paired {
@@ -231,16 +284,28 @@ impl Channelizer {
         Err(refused("x", format!("an array of shape {given:?}"), rule))
     }
 
+    /// Returns the rows that the next samples complete.
+    fn next_rows(&mut self, times: usize) -> usize {
+        let before = self.engine().times();
+        (self.plan.rows(before + times as u64) - self.plan.rows(before)) as usize
+    }
+
     fn pushed<'py>(
         &mut self,
         x: &Bound<'py, PyAny>,
+        given: Option<Given<'py>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(given) = given {
+            return self.run_on_gpu(x.py(), &given, out);
+        }
         let array = Readable::new("x", &split_pairs(x)?)?;
-        self.samples.check(&array)?;
-        let times = self.times(&array)?;
-        match self.plan.options().form {
-            Form::Detected(_) => self.run::<f32>(x.py(), &array, times, out),
+        self.samples.check(&array.kind())?;
+        let times = self.times(array.shape())?;
+        match self.kind() {
+            "float32" => self.run::<f32>(x.py(), &array, times, out),
+            "int8" => self.run::<i8>(x.py(), &array, times, out),
+            "uint8" => self.run::<u8>(x.py(), &array, times, out),
             _ => self.run::<Complex32>(x.py(), &array, times, out),
         }
     }
@@ -252,14 +317,13 @@ impl Channelizer {
         times: usize,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let before = self.engine().times();
-        let rows = self.plan.rows(before + times as u64) - self.plan.rows(before);
-        let mut rows = output::<T>(py, out, &self.shape(rows as usize))?;
+        let rows = self.next_rows(times);
+        let mut rows = output::<T>(py, out, &self.shape(rows))?;
         let (streams, encoding) = (self.plan.input().streams(), self.samples.encoding);
         let bytes = array.bytes()?;
         let stride = encoding.bytes(times);
         let input = Voltages::new(bytes, encoding, streams, stride, times).map_err(raised)?;
-        let elements = self.plan.row_elements();
+        let elements = self.plan.row_elements() * T::EACH;
         let mut free = rows.as_slice_mut()?;
         let (mut start, step) = (0, (PIECE / streams).max(1));
         while start < times {
@@ -272,13 +336,36 @@ impl Channelizer {
         }
         Ok(rows.as_any().clone())
     }
+
+    /// Channelizes an array in a GPU's memory; the result is there, too.
+    fn run_on_gpu<'py>(
+        &mut self,
+        py: Python<'py>,
+        x: &Given<'py>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let device = bound_to(x, self.engine().device())?.clone();
+        self.samples.check(x.elements.name)?;
+        let times = self.times(&x.shape)?;
+        x.check_contiguous()?;
+        let kind = self.kind();
+        let rows = self.next_rows(times);
+        let mut target = Target::new(Some(x), out, &self.shape(rows), kind, &device)?;
+        x.wait(py, &device)?;
+        let input = x.buffer(&device)?;
+        let stride = self.samples.encoding.bytes(times);
+        let layout = DeviceVoltages { first_byte: 0, stride, times };
+        let (engine, memory) = (self.engine(), target.memory());
+        on_stream(py, &device, |stream| engine.enqueue(&input, layout, memory, stream))?;
+        target.finish(py)
+    }
 }
 
 #[pymethods]
 impl Channelizer {
     #[new]
     #[pyo3(signature = (channels, taps=8, *, encoding, antennas=None, coarse_channels=None, pols=None, window=None,
-                        oversampling=None, detect=None, feed="linear", integrate=1, device="cpu", threads=0))]
+                        oversampling=None, detect=None, feed="linear", integrate=1, bits=None, gain=1.0, device="cpu", threads=0))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
@@ -293,6 +380,8 @@ impl Channelizer {
         detect: Option<&str>,
         feed: &str,
         integrate: i64,
+        bits: Option<i64>,
+        gain: f64,
         device: &str,
         threads: i64,
     ) -> PyResult<Self> {
@@ -310,6 +399,8 @@ impl Channelizer {
             detect,
             feed,
             integrate,
+            bits,
+            gain,
             device,
             threads,
         };
@@ -321,7 +412,7 @@ impl Channelizer {
     /// Parameters
     /// ----------
     /// x : array
-    ///     Axes: those that were given, then time; contiguous.
+    ///     Axes: those that were given, then time; contiguous. On a GPU, the result is there, too.
     /// out : array, optional
     ///     Array of the result's shape and type, to be overwritten.
     ///
@@ -336,7 +427,8 @@ impl Channelizer {
         x: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.pushed(x, out)
+        let given = Given::of("x", x)?;
+        self.pushed(&host_of(x, given.as_ref())?, given, out)
     }
 
     /// Ends the stream and begins another one.
@@ -348,10 +440,8 @@ impl Channelizer {
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.reset();
         let shape = self.shape(0);
-        Ok(match self.plan.options().form {
-            Form::Detected(_) => output::<f32>(py, None, &shape)?.as_any().clone(),
-            _ => output::<Complex32>(py, None, &shape)?.as_any().clone(),
-        })
+        let arguments = (shape, self.kind());
+        py.import("numpy")?.call_method1("empty", arguments)
     }
 
     /// Begins a new stream.
@@ -401,6 +491,43 @@ impl Channelizer {
     }
 }
 
+/// Makes the prototype filter of a filter bank.
+///
+/// Parameters
+/// ----------
+/// channels : int
+///     Channels per recorded channel.
+/// taps : int, default 8
+///     Rows of samples under the window.
+/// window : str, default "hann"
+///     ``hann``, ``hamming``, ``blackman``, ``kaiser:DB`` or ``rectangular``, times a sinc.
+/// real : bool, default False
+///     Whether the samples are real: a transform has twice as many points then.
+///
+/// Returns
+/// -------
+/// array of float64
+///     Coefficients of sum 1, which `window` of `channelize` takes; shape (taps x points,).
+#[pyfunction]
+#[pyo3(signature = (channels, taps=8, window="hann", *, real=false))]
+pub(crate) fn prototype<'py>(
+    py: Python<'py>,
+    channels: i64,
+    taps: i64,
+    window: &str,
+    real: bool,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let encoding = match real {
+        true => VoltageEncoding::RealF32,
+        false => VoltageEncoding::ComplexF32,
+    };
+    let (channels, taps) = (count("channels", channels)?, count("taps", taps)?);
+    let window = parsed(window)?;
+    let options = Options { window, ..Options::new(channels, taps, encoding) };
+    let plan = Plan::new(options).map_err(raised)?;
+    Ok(PyArray1::from_slice(py, plan.coefficients()))
+}
+
 /// Divides voltages into channels with a polyphase filter bank.
 ///
 /// Parameters
@@ -426,24 +553,29 @@ impl Channelizer {
 ///     Polarization basis, ``linear`` or ``circular``.
 /// integrate : int, default 1
 ///     Detected spectra summed into one.
+/// bits : int, optional
+///     8 or 4: complex spectra are rounded to integers of as many bits, which `correlate` takes; by default they are
+///     complex64.
+/// gain : float, default 1
+///     Factor of the spectra before they are rounded.
 /// encoding : str, optional
 ///     Encoding of the samples where the type does not decide it; see `Channelizer`.
 /// out : array, optional
 ///     Array of the result's shape and type, to be overwritten.
-/// device : str, default "cpu"
-///     Name of one of `devices`.
+/// device : str, optional
+///     Name of one of `devices`; by default that of the array.
 /// threads : int, default 0
 ///     Threads of the processor; 0 is one per core.
 ///
 /// Returns
 /// -------
-/// array
-///     Axes time, antenna, product (or polarization) and channel, without antenna and product if `x` has no such
-///     axis. complex64, or float32 if detected. Channels ascend in frequency, from -1/2 of the sampling rate (real
+/// array or DeviceArray
+///     Where the array is. Axes time, antenna, product (or polarization) and channel, without antenna and product if `x` has no such
+///     axis. complex64, or float32 if detected; with `bits` as in `Channelizer`. Channels ascend in frequency, from -1/2 of the sampling rate (real
 ///     samples: from 0).
 #[pyfunction]
-#[pyo3(signature = (x, channels, *, taps=8, window=None, oversampling=None, detect=None, feed="linear", integrate=1,
-                    encoding=None, out=None, device="cpu", threads=0))]
+#[pyo3(signature = (x, channels, *, taps=8, window=None, oversampling=None, detect=None, feed="linear", integrate=1, bits=None, gain=1.0,
+                    encoding=None, out=None, device=None, threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn channelize<'py>(
     py: Python<'py>,
@@ -455,18 +587,26 @@ pub(crate) fn channelize<'py>(
     detect: Option<&str>,
     feed: &str,
     integrate: i64,
+    bits: Option<i64>,
+    gain: f64,
     encoding: Option<&str>,
     out: Option<&Bound<'py, PyAny>>,
-    device: &str,
+    device: Option<&str>,
     threads: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (samples, axes) = {
-        let array = Readable::new("x", &split_pairs(x)?)?;
-        let samples = Samples::of(encoding, x, &array)?;
-        let shape = array.shape();
-        let leading = shape.len() - usize::from(samples.is_paired).min(shape.len());
-        (samples, Axes::of(&shape[..leading])?)
+    let given = Given::of("x", x)?;
+    let x = &host_of(x, given.as_ref())?;
+    let (kind, shape) = match &given {
+        Some(given) => (given.elements.name.to_owned(), given.shape.clone()),
+        None => {
+            let array = Readable::new("x", &split_pairs(x)?)?;
+            (array.kind(), array.shape().to_vec())
+        }
     };
+    let samples = Samples::of(encoding, x, &kind)?;
+    let leading = shape.len() - usize::from(samples.is_paired).min(shape.len());
+    let axes = Axes::of(&shape[..leading])?;
+    let device = device_word(device, given.as_ref());
     let arguments = Arguments {
         channels,
         taps,
@@ -475,8 +615,54 @@ pub(crate) fn channelize<'py>(
         detect,
         feed,
         integrate,
-        device,
+        bits,
+        gain,
+        device: &device,
         threads,
     };
-    Channelizer::bound(py, &arguments, samples, axes)?.pushed(x, out)
+    Channelizer::bound(py, &arguments, samples, axes)?.pushed(x, given, out)
+}
+
+/// Times the library's own filter bank on arrays, without Python's part of `channelize`; for `python/benches`.
+///
+/// Parameters
+/// ----------
+/// x : array of complex64
+///     Axes: polarization and time; contiguous.
+/// channels : int
+///     Number of channels.
+/// out : array of complex64
+///     Axes: time, polarization and channel; overwritten.
+/// threads : int
+///     Threads of the processor; 0 is one per core.
+///
+/// Returns
+/// -------
+/// float
+///     Seconds for the plan, the filter bank and its run.
+#[pyfunction(name = "_time_channelize")]
+pub(crate) fn time_channelize(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
+    channels: i64,
+    out: &Bound<'_, PyAny>,
+    threads: i64,
+) -> PyResult<f64> {
+    let array = Readable::new("x", x)?;
+    let [pols, times] = array.plane("x", "polarization and time")?;
+    let (bytes, encoding) = (array.bytes()?, VoltageEncoding::ComplexF32);
+    let input = Voltages::new(bytes, encoding, pols, encoding.bytes(times), times);
+    let input = input.map_err(raised)?;
+    let (channels, threads) = (count("channels", channels)?, count("threads", threads)?);
+    let one = Input { polarizations: pols, ..Input::one(encoding) };
+    let options = Options { input: one, ..Options::new(channels, 8, encoding) };
+    let rows = Plan::new(options.clone()).map_err(raised)?.rows(times as u64) as usize;
+    let mut spectra = writable::<Complex32>("out", out, &[rows, pols, channels])?;
+    let spectra = spectra.as_slice_mut()?;
+    detached(py, || {
+        let begin = Instant::now();
+        let mut bank = Engine::new(Plan::new(options)?, &Backend::best(threads))?;
+        bank.run(input, Output::Complex(spectra))?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
 }

@@ -4,15 +4,18 @@ use std::sync::{Mutex, PoisonError};
 
 use numpy::{Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
+use sidereal::backend::cuda::{self, Buffer, Plane, PlaneKind};
 use sidereal::dedisperse::dm_plan::{self, ToleranceOptions};
 use sidereal::dedisperse::{Dedisperser as Engine, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::DM_CONSTANT;
 use sidereal::view::{PlaneMut, Progress, check_memory};
 
-use crate::arguments::{Unit, Width, backend, band, count, zapped};
-use crate::arrays::{Readable, output};
+use crate::arguments::{Unit, Width, backend, band, count, device_of, zapped};
+use crate::arrays::{Readable, encoding_of, output, plane_of};
+use crate::device::{Target, on_stream, view};
 use crate::errors::{detached, raised, refused};
+use crate::given::{Given, bound_to, device_word};
 
 /// Bytes of rows between two checks for signals.
 const PIECE: usize = 1 << 24;
@@ -90,6 +93,8 @@ pub(crate) struct PlanArguments<'a, 'py> {
     pub(crate) dm_max: Option<&'a Bound<'py, PyAny>>,
     pub(crate) dm_step: Option<&'a Bound<'py, PyAny>>,
     pub(crate) tolerance: Option<f64>,
+    /// Dispersion measure that was removed within channels.
+    pub(crate) coherent_dm: Option<f64>,
 }
 
 impl PlanArguments<'_, '_> {
@@ -116,6 +121,7 @@ impl PlanArguments<'_, '_> {
         }
         let mut options = ToleranceOptions::default();
         options.tolerance = self.tolerance.unwrap_or(options.tolerance);
+        options.coherent_dm = self.coherent_dm;
         dm_plan::DmPlan::tolerance(band, tsamp_s, low, high, &options).map_err(raised)
     }
 }
@@ -154,7 +160,7 @@ pub(crate) fn plan_dms(
     tolerance: Option<f64>,
     channel_width: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<DmPlan> {
-    let arguments = PlanArguments { dm_min, dm_max: Some(dm_max), dm_step, tolerance };
+    let arguments = PlanArguments { dm_min, dm_max: Some(dm_max), dm_step, tolerance, coherent_dm: None };
     let band = band(freqs, channel_width.map_or(Width::Mean, Width::Given))?;
     Ok(DmPlan { plan: arguments.plan(&band, Unit::Second.number("tsamp", tsamp)?)? })
 }
@@ -205,8 +211,11 @@ impl Sum for f32 {
 pub(crate) struct Dedisperser {
     engine: Mutex<Engine>,
     plan: Plan,
+    gpu: Option<cuda::Device>,
     rows: u64,
     emitted: u64,
+    /// Whether the latest rows were in a GPU's memory, so that the last sums are.
+    is_on_gpu: bool,
 }
 
 /// Options of a dedispersion from Python's arguments.
@@ -242,26 +251,40 @@ impl Dedisperser {
         check_memory("the rows of the longest delay", bytes).map_err(raised)?;
         let backend = backend(py, arguments.device, arguments.threads)?;
         let engine = detached(py, || Engine::new(plan.clone(), &backend))?;
-        Ok(Self { engine: Mutex::new(engine), plan, rows: 0, emitted: 0 })
+        let (engine, gpu) = (Mutex::new(engine), device_of(&backend));
+        Ok(Self { engine, plan, gpu, rows: 0, emitted: 0, is_on_gpu: false })
     }
 
     fn engine(&mut self) -> &mut Engine {
         self.engine.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the rows of a block after a check of its type and shape.
-    fn samples<'a>(&self, x: &'a Readable<'_>) -> PyResult<Samples<'a>> {
-        let encoding = x.encoding("x")?;
-        if encoding != self.plan.encoding() {
+    /// Returns the number of rows of a block after a check of its type and shape.
+    fn times(&self, kind: &str, shape: &[usize]) -> PyResult<usize> {
+        if encoding_of("x", kind)? != self.plan.encoding() {
             let rule = format!("the stream has {:?} samples", self.plan.encoding());
-            return Err(refused("x", format!("an array of {}", x.kind()), rule));
+            return Err(refused("x", format!("an array of {kind}"), rule));
         }
-        let [times, channels] = x.plane("x", "time and channel")?;
+        let [times, channels] = plane_of("x", shape, "time and channel")?;
         if channels != self.plan.channels() {
             let rule = format!("there are {} frequencies", self.plan.channels());
             return Err(refused("channels of x", channels, rule));
         }
+        Ok(times)
+    }
+
+    /// Returns the rows of a block after a check of its type and shape.
+    fn samples<'a>(&self, x: &'a Readable<'_>) -> PyResult<Samples<'a>> {
+        let times = self.times(&x.kind(), x.shape())?;
+        let (encoding, channels) = (self.plan.encoding(), self.plan.channels());
         Samples::new(x.bytes()?, encoding, times, channels).map_err(raised)
+    }
+
+    /// Returns the times that `rows` more rows add to the series, and the rest of the stream if it ends there.
+    fn next_times(&self, rows: usize, ends: bool) -> usize {
+        let bins = (self.rows + rows as u64) / self.plan.downsample() as u64;
+        let longest = if ends { self.plan.min_trial_shift() } else { self.plan.max_shift() };
+        (bins.saturating_sub(longest as u64).max(self.emitted) - self.emitted) as usize
     }
 
     /// Dedisperses a block and, on request, the rest of the stream into one array.
@@ -273,10 +296,7 @@ impl Dedisperser {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let rows = samples.map_or(0, |samples| samples.times());
-        let bins = (self.rows + rows as u64) / self.plan.downsample() as u64;
-        let longest = if ends { self.plan.min_trial_shift() } else { self.plan.max_shift() };
-        let end = bins.saturating_sub(longest as u64).max(self.emitted);
-        let (trials, times) = (self.plan.dms().len(), (end - self.emitted) as usize);
+        let (trials, times) = (self.plan.dms().len(), self.next_times(rows, ends));
         let mut series = output::<T>(py, out, &[trials, times])?;
         let plane = series.as_slice_mut()?;
         let mut done = 0;
@@ -313,6 +333,75 @@ impl Dedisperser {
             place(&part, stride, stride, plane, times, done);
         }
         Ok(series.as_any().clone())
+    }
+
+    /// Dedisperses an array in a GPU's memory and, on request, the rest of the stream; the result is there, too.
+    fn run_on_gpu<'py>(
+        &mut self,
+        py: Python<'py>,
+        x: Option<&Given<'py>>,
+        ends: bool,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let device = match (x, &self.gpu) {
+            (Some(x), gpu) => bound_to(x, gpu.as_ref())?.clone(),
+            (None, Some(gpu)) => gpu.clone(),
+            (None, None) => return Err(refused("the stream", "on the host", "a GPU is needed")),
+        };
+        let rows = match x {
+            Some(x) => {
+                x.check_contiguous()?;
+                self.times(x.elements.name, &x.shape)?
+            }
+            None => 0,
+        };
+        let (trials, times) = (self.plan.dms().len(), self.next_times(rows, ends));
+        let (name, kind) = match self.plan.output_is_integer() {
+            true => ("int32", PlaneKind::I32),
+            false => ("float32", PlaneKind::F32),
+        };
+        let mut target = Target::new(x, out, &[trials, times], name, &device)?;
+        let input: Buffer<u8> = match x {
+            Some(x) => {
+                x.wait(py, &device)?;
+                x.buffer(&device)?
+            }
+            None => device.buffer(0).map_err(raised)?,
+        };
+        let valid: Vec<usize> = (0..trials)
+            .map(|trial| {
+                let valid = self.plan.valid_times(self.rows + rows as u64, trial);
+                valid.saturating_sub(self.emitted).min(times as u64) as usize
+            })
+            .collect();
+        let (engine, memory) = (self.engine(), target.memory());
+        let parts = on_stream(py, &device, |stream| {
+            let mut series = Plane { words: view(memory)?, stride: times, dms: trials, kind };
+            let mut done = 0;
+            if rows > 0 {
+                done = engine.enqueue(&input, 0, rows, &mut series, stream)?.produced;
+            }
+            if !ends {
+                return Ok((series, None));
+            }
+            // The library writes the rest from the start of each row of a plane.
+            let mut rest = Plane::new(&device, kind, trials, times - done)?;
+            if done < times {
+                engine.enqueue_flush(&mut rest, stream)?;
+            }
+            for (trial, valid) in valid.into_iter().enumerate() {
+                let (row, end) = (trial * times, (trial + 1) * times);
+                let from = trial * rest.stride..(trial + 1) * rest.stride;
+                stream.copy(&rest.words, from, &mut series.words, row + done)?;
+                stream.fill(&mut series.words, row + valid..end, 0)?;
+            }
+            Ok((series, Some(rest)))
+        })?;
+        drop(parts);
+        self.rows += rows as u64;
+        self.emitted += times as u64;
+        self.is_on_gpu = true;
+        target.finish(py)
     }
 
     fn of_kind<'py>(
@@ -364,7 +453,7 @@ impl Dedisperser {
     ) -> PyResult<Self> {
         // An array of this type, because arrays are what has an encoding.
         let array = py.import("numpy")?.call_method1("empty", (0, dtype))?;
-        let encoding = Readable::new("dtype", &array)?.encoding("dtype")?;
+        let encoding = encoding_of("dtype", &Readable::new("dtype", &array)?.kind())?;
         let arguments =
             Arguments { freqs, tsamp, dms, encoding, downsample, zap_channels, device, threads };
         Self::bound(py, arguments)
@@ -375,7 +464,7 @@ impl Dedisperser {
     /// Parameters
     /// ----------
     /// x : array
-    ///     Axes: time and channel; contiguous.
+    ///     Axes: time and channel; contiguous. On a GPU, the result is there, too.
     /// out : array, optional
     ///     Array of the result's shape and type, to be overwritten.
     ///
@@ -390,8 +479,12 @@ impl Dedisperser {
         x: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(given) = Given::of("x", x)? {
+            return self.run_on_gpu(x.py(), Some(&given), false, out);
+        }
         let array = Readable::new("x", x)?;
         let samples = self.samples(&array)?;
+        self.is_on_gpu = false;
         self.of_kind(x.py(), Some(samples), false, out)
     }
 
@@ -403,14 +496,17 @@ impl Dedisperser {
     ///     Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows, which is where its
     ///     `valid_samples` end.
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let rest = self.of_kind(py, None, true, None)?;
+        let rest = match self.is_on_gpu {
+            true => self.run_on_gpu(py, None, true, None)?,
+            false => self.of_kind(py, None, true, None)?,
+        };
         self.reset();
         Ok(rest)
     }
 
     /// Begins a new stream.
     fn reset(&mut self) {
-        (self.rows, self.emitted) = (0, 0);
+        (self.rows, self.emitted, self.is_on_gpu) = (0, 0, false);
         self.engine().reset();
     }
 
@@ -467,22 +563,22 @@ impl Dedisperser {
 ///     Array of the result's shape and type, to be overwritten.
 /// return_valid : bool, default False
 ///     Whether to return the number of valid samples of each trial, too.
-/// device : str, default "cpu"
-///     Name of one of `devices`.
+/// device : str, optional
+///     Name of one of `devices`; by default that of the array.
 /// threads : int, default 0
 ///     Threads of the processor; 0 is one per core.
 ///
 /// Returns
 /// -------
-/// series : array
-///     Axes: trial and time. int32 sums of integers, float32 sums of floats, at the time of the highest frequency. The
+/// series : array or DeviceArray
+///     Where the samples are. Axes: trial and time. int32 sums of integers, float32 sums of floats, at the time of the highest frequency. The
 ///     length is that of the trial of the shortest delay; sums are 0 where a trial lacks rows.
 /// valid : array of int64
 ///     Length of each trial's series before these zeros, shape (trials,); only with `return_valid`. without it,
 ///     `find_pulses` finds pulses at the step to 0.
 #[pyfunction]
 #[pyo3(signature = (x, freqs, tsamp, dms, *, downsample=1, zap_channels=None, out=None,
-                    return_valid=false, device="cpu", threads=0))]
+                    return_valid=false, device=None, threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn dedisperse<'py>(
     py: Python<'py>,
@@ -494,19 +590,33 @@ pub(crate) fn dedisperse<'py>(
     zap_channels: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
     return_valid: bool,
-    device: &str,
+    device: Option<&str>,
     threads: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let array = Readable::new("x", x)?;
-    let encoding = array.encoding("x")?;
+    let given = Given::of("x", x)?;
+    let device = &device_word(device, given.as_ref());
+    let array = match &given {
+        Some(_) => None,
+        None => Some(Readable::new("x", x)?),
+    };
+    let kind = match (&given, &array) {
+        (Some(given), _) => given.elements.name.to_owned(),
+        (None, array) => array.as_ref().map_or_else(String::new, Readable::kind),
+    };
+    let encoding = encoding_of("x", &kind)?;
     let arguments =
         Arguments { freqs, tsamp, dms, encoding, downsample, zap_channels, device, threads };
     let mut dedisperser = Dedisperser::bound(py, arguments)?;
-    let samples = dedisperser.samples(&array)?;
-    let series = dedisperser.of_kind(py, Some(samples), true, out)?;
+    let series = match (&given, &array) {
+        (None, Some(array)) => {
+            let samples = dedisperser.samples(array)?;
+            dedisperser.of_kind(py, Some(samples), true, out)?
+        }
+        (given, _) => dedisperser.run_on_gpu(py, given.as_ref(), true, out)?,
+    };
     if !return_valid {
         return Ok(series);
     }
-    let valid = dedisperser.valid_samples(py, samples.times() as i64)?;
+    let valid = dedisperser.valid_samples(py, dedisperser.rows as i64)?;
     Ok((series, valid).into_pyobject(py)?.into_any())
 }

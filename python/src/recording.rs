@@ -64,7 +64,7 @@ impl Header {
 
     /// Start of the first sample, MJD (UTC), if known.
     #[getter]
-    fn tstart_mjd(&self) -> Option<f64> {
+    fn tstart(&self) -> Option<f64> {
         (self.header.tstart_mjd > 0.0).then_some(self.header.tstart_mjd)
     }
 
@@ -74,7 +74,7 @@ impl Header {
         self.header.tsamp_s
     }
 
-    /// Centre of each channel in recorded order, MHz; a float64 array of shape (channels,).
+    /// Centre of each channel in recorded order, MHz; a float64 array of shape (nchans,).
     #[getter]
     fn freqs<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let centres = self.header.band.centres_hz().iter();
@@ -87,21 +87,33 @@ impl Header {
         self.header.band.channel_width_hz() / HZ_PER_MHZ
     }
 
+    /// Centre of the first channel, MHz.
+    #[getter]
+    fn fch1(&self) -> f64 {
+        self.header.band.fch1_mhz()
+    }
+
+    /// Mean distance from channel to channel, MHz; negative in a descending band.
+    #[getter]
+    fn foff(&self) -> f64 {
+        self.header.band.foff_mhz()
+    }
+
     /// Number of channels.
     #[getter]
-    fn channels(&self) -> usize {
+    fn nchans(&self) -> usize {
         self.header.channels()
     }
 
     /// Bits of a recorded sample.
     #[getter]
-    fn bits(&self) -> usize {
+    fn nbits(&self) -> usize {
         self.header.recorded_bits
     }
 
     /// Number of samples of each channel, if known.
     #[getter]
-    fn times(&self) -> Option<u64> {
+    fn nsamples(&self) -> Option<u64> {
         self.header.times
     }
 
@@ -211,7 +223,7 @@ impl Files {
     }
 }
 
-/// Filterbank recording, opened by `open`.
+/// Filterbank recording, opened by `open_filterbank`.
 #[pyclass(module = "sidereal_dsp")]
 pub(crate) struct Recording {
     files: Mutex<Files>,
@@ -222,7 +234,7 @@ impl Recording {
     /// Opens the recording again, at its first row.
     ///
     /// # Errors
-    /// As `open`.
+    /// As `open_filterbank`.
     pub(crate) fn again(&mut self, py: Python<'_>) -> PyResult<Box<dyn FilterbankSource>> {
         let files = self.files();
         let (paths, options) = (files.paths.clone(), files.options);
@@ -248,23 +260,23 @@ impl Recording {
     /// ----------
     /// start : int, default 0
     ///     First sample in time.
-    /// n : int, optional
+    /// nsamps : int, optional
     ///     Number of samples in time; by default all to the end.
     ///
     /// Returns
     /// -------
     /// array
-    ///     Axes: time and channel, shape (n, channels). uint8, int8, uint16, int16 or float32 as recorded (uint8 for
-    ///     fewer bits); fewer than `n` samples at the end of the recording.
-    #[pyo3(signature = (start=0, n=None))]
+    ///     Axes: time and channel, shape (nsamps, nchans). uint8, int8, uint16, int16 or float32 as recorded (uint8 for
+    ///     fewer bits); fewer than `nsamps` samples at the end of the recording.
+    #[pyo3(signature = (start=0, nsamps=None))]
     fn read<'py>(
         &mut self,
         py: Python<'py>,
         start: i64,
-        n: Option<i64>,
+        nsamps: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let start = count("start", start)? as u64;
-        let n = n.map(|n| count("n", n)).transpose()?;
+        let n = nsamps.map(|n| count("nsamps", n)).transpose()?;
         let left = self.header.times.map(|times| times.saturating_sub(start) as usize);
         let times = match (n, left) {
             (Some(n), Some(left)) => n.min(left),
@@ -272,7 +284,7 @@ impl Recording {
             (None, Some(left)) => left,
             (None, None) => {
                 let rule = "the length of the recording is not known; name a number";
-                return Err(refused("n", "None", rule));
+                return Err(refused("nsamps", "None", rule));
             }
         };
         let files = self.files();
@@ -284,7 +296,7 @@ impl Recording {
     ///
     /// Parameters
     /// ----------
-    /// n : int
+    /// nsamps : int
     ///     Samples in time of each array; the last one may have fewer.
     /// overlap : int, default 0
     ///     Samples at the start of each array that are also the end of the one before.
@@ -293,11 +305,11 @@ impl Recording {
     /// -------
     /// iterator of array
     ///     As `read` returns them. It reads the files independently of the recording.
-    #[pyo3(signature = (n, overlap=0))]
-    fn gulps(&mut self, py: Python<'_>, n: i64, overlap: i64) -> PyResult<Gulps> {
-        let (n, overlap) = (count("n", n)?, count("overlap", overlap)?);
+    #[pyo3(signature = (nsamps, overlap=0))]
+    fn gulps(&mut self, py: Python<'_>, nsamps: i64, overlap: i64) -> PyResult<Gulps> {
+        let (n, overlap) = (count("nsamps", nsamps)?, count("overlap", overlap)?);
         if overlap >= n {
-            return Err(refused("overlap", overlap, format!("it must be below `n`, {n}")));
+            return Err(refused("overlap", overlap, format!("it must be below `nsamps`, {n}")));
         }
         let files = self.files();
         let (paths, options) = (files.paths.clone(), files.options);
@@ -375,7 +387,7 @@ pub(crate) fn paths(value: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
 /// Recording
 #[pyfunction]
 #[pyo3(signature = (paths, *, allow_gaps=false))]
-pub(crate) fn open(
+pub(crate) fn open_filterbank(
     py: Python<'_>,
     paths: &Bound<'_, PyAny>,
     allow_gaps: bool,

@@ -5,14 +5,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use sidereal::Error;
 use sidereal::clean::Rfi;
-use sidereal::io::{self, FilterbankSource, OpenOptions};
+use sidereal::io::voltages::{self, VoltageOptions};
+use sidereal::io::{self, FilterbankHeader, FilterbankSource, OpenOptions};
 use sidereal::pipeline::burst::{self, Checkpoint, Observer, SearchOptions, Source, Status};
+use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::single_pulse;
 
 use crate::arguments::{Unit, Width, backend, band, count, zapped};
 use crate::arrays::Readable;
 use crate::dedisperse::{DmPlan, PlanArguments};
-use crate::errors::{Interruption, raised, refused};
+use crate::errors::{Interruption, detached, refused};
 use crate::recording::{ArrayRows, Recording, paths};
 
 /// Burst that a search has found.
@@ -20,27 +22,27 @@ use crate::recording::{ArrayRows, Recording, paths};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
     /// Dispersion measure, pc cm^-3.
-    dm: f64,
+    pub(crate) dm: f64,
     /// Centre of the boxcar at the highest frequency, s from the start of the first sample.
-    time: f64,
+    pub(crate) time: f64,
     /// Signal-to-noise ratio.
-    snr: f64,
+    pub(crate) snr: f64,
     /// Width of the boxcar, s.
-    width: f64,
+    pub(crate) width: f64,
     /// Number of detections that belong to the burst.
-    members: usize,
+    pub(crate) members: usize,
     /// Index of the trial dispersion measure.
-    dm_trial: usize,
+    pub(crate) dm_trial: usize,
     /// Lowest dispersion measure of a member, pc cm^-3.
     dm_min: f64,
     /// Highest dispersion measure of a member, pc cm^-3.
     dm_max: f64,
     /// Earliest start of a member, s.
-    begin: f64,
+    pub(crate) begin: f64,
     /// Latest end of a member, s.
-    end: f64,
+    pub(crate) end: f64,
     /// Fraction of the channels that the burst has: below 1 if the start or end of the data cuts off its sweep.
-    band_fraction: f64,
+    pub(crate) band_fraction: f64,
 }
 
 impl From<&single_pulse::Candidate> for Candidate {
@@ -112,7 +114,7 @@ struct Arguments<'a, 'py> {
     trials: PlanArguments<'a, 'py>,
     snr: f64,
     max_width: Option<&'a Bound<'py, PyAny>>,
-    baseline: Option<&'a Bound<'py, PyAny>>,
+    baseline_length: Option<&'a Bound<'py, PyAny>>,
     rfi: &'a str,
     zap_channels: Option<&'a Bound<'py, PyAny>>,
     zero_dm: bool,
@@ -122,8 +124,7 @@ struct Arguments<'a, 'py> {
 
 impl Arguments<'_, '_> {
     /// Makes the options for a source.
-    fn options(&self, source: &dyn FilterbankSource) -> PyResult<SearchOptions> {
-        let header = source.header();
+    fn options(&self, header: &FilterbankHeader) -> PyResult<SearchOptions> {
         let plan = match self.plan {
             Some(plan) => plan.plan.clone(),
             None => self.trials.plan(&header.band, header.tsamp_s)?,
@@ -137,8 +138,8 @@ impl Arguments<'_, '_> {
         if let Some(width) = self.max_width {
             options.max_width_s = Unit::Second.number("max_width", width)?;
         }
-        if let Some(baseline) = self.baseline {
-            options.baseline_s = Unit::Second.number("baseline", baseline)?;
+        if let Some(length) = self.baseline_length {
+            options.baseline_s = Unit::Second.number("baseline_length", length)?;
         }
         let zapped = zapped(self.zap_channels, header.channels())?;
         options.zapped = (0..header.channels()).filter(|channel| zapped[*channel]).collect();
@@ -167,8 +168,8 @@ impl Arguments<'_, '_> {
 /// Parameters
 /// ----------
 /// source : path, list of paths, Recording or array
-///     The files of one observation, or samples of uint8, int8, uint16, int16 or float32 with the axes time and
-///     channel, contiguous.
+///     The files of one observation, filterbanks or voltages, or samples of uint8, int8, uint16, int16 or float32 with
+///     the axes time and channel, contiguous.
 /// freqs : array of float or Quantity, optional
 ///     Centre of each channel of an array, MHz; shape (channels,).
 /// tsamp : float or Quantity, optional
@@ -187,7 +188,7 @@ impl Arguments<'_, '_> {
 ///     Least signal-to-noise ratio.
 /// max_width : float or Quantity, default 0.1
 ///     Widest boxcar, s.
-/// baseline : float or Quantity, default 2
+/// baseline_length : float or Quantity, default 2
 ///     Length over which mean and noise are estimated, s.
 /// rfi : str, default "auto"
 ///     Treatment of interference: ``auto``, ``none`` or names of steps, as ``sidereal search --rfi`` takes them.
@@ -199,6 +200,14 @@ impl Arguments<'_, '_> {
 ///     Most candidates per minute; the strongest are kept. 0 sets no limit.
 /// time_range : tuple of float or Quantity, optional
 ///     Start and end of the time to search, s from the first sample.
+/// channels : int, optional
+///     Channels per recorded channel of voltages, which need it.
+/// taps : int, optional
+///     Taps of the filter bank of voltages, by default 8.
+/// integrate : int, optional
+///     Spectra of voltages summed into one, by default 1.
+/// coherent_dm : float or Quantity, optional
+///     Dispersion measure whose dispersion within the channels of voltages is removed, pc cm^-3.
 /// on_candidate : callable, optional
 ///     Called with each Candidate when later data can no longer change it. An exception in it ends the search.
 /// device : str, default "cpu"
@@ -212,8 +221,9 @@ impl Arguments<'_, '_> {
 ///     By descending signal-to-noise ratio: those that ``sidereal search`` finds with the same options.
 #[pyfunction]
 #[pyo3(signature = (source, *, freqs=None, tsamp=None, dm_max=None, dm_min=None, dm_step=None, tolerance=None,
-                    plan=None, snr=6.0, max_width=None, baseline=None, rfi="auto", zap_channels=None, zero_dm=false,
-                    max_per_minute=1000, time_range=None, on_candidate=None, device="cpu", threads=0))]
+                    plan=None, snr=6.0, max_width=None, baseline_length=None, rfi="auto", zap_channels=None, zero_dm=false,
+                    max_per_minute=1000, time_range=None, channels=None, taps=None, integrate=None, coherent_dm=None,
+                    on_candidate=None, device="cpu", threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn search<'py>(
     py: Python<'py>,
@@ -227,12 +237,16 @@ pub(crate) fn search<'py>(
     plan: Option<PyRef<'py, DmPlan>>,
     snr: f64,
     max_width: Option<&Bound<'py, PyAny>>,
-    baseline: Option<&Bound<'py, PyAny>>,
+    baseline_length: Option<&Bound<'py, PyAny>>,
     rfi: &str,
     zap_channels: Option<&Bound<'py, PyAny>>,
     zero_dm: bool,
     max_per_minute: i64,
     time_range: Option<Vec<Bound<'py, PyAny>>>,
+    channels: Option<i64>,
+    taps: Option<i64>,
+    integrate: Option<i64>,
+    coherent_dm: Option<&Bound<'py, PyAny>>,
     on_candidate: Option<Py<PyAny>>,
     device: &str,
     threads: i64,
@@ -242,14 +256,16 @@ pub(crate) fn search<'py>(
         let rule = "dm_max, dm_min, dm_step and tolerance are part of it";
         return Err(refused("plan", "given", rule));
     }
-    let trials = PlanArguments { dm_min, dm_max, dm_step, tolerance };
+    let coherent = |dm: &Bound<'_, PyAny>| Unit::Dispersion.number("coherent_dm", dm);
+    let coherent_dm = coherent_dm.map(coherent).transpose()?;
+    let trials = PlanArguments { dm_min, dm_max, dm_step, tolerance, coherent_dm };
     let plan = plan.as_deref();
     let arguments = Arguments {
         plan,
         trials,
         snr,
         max_width,
-        baseline,
+        baseline_length,
         rfi,
         zap_channels,
         zero_dm,
@@ -257,22 +273,26 @@ pub(crate) fn search<'py>(
         time_range,
     };
     let backend = backend(py, device, threads)?;
-    let run = |rows: &mut dyn FilterbankSource| {
-        let options = arguments.options(rows)?;
-        let tstart_mjd = rows.header().tstart_mjd;
+    let run = |source: Source<'_>| {
+        let header = match &source {
+            Source::Rows(rows) => rows.header().clone(),
+            Source::Voltages(filterbank) => filterbank.header().clone(),
+        };
+        let options = arguments.options(&header)?;
         let mut interruption = Interruption::default();
         let on_candidate = on_candidate.as_ref();
         let report = py.detach(|| {
             let interruption = &mut interruption;
             let mut listener = Listener { interruption, on_candidate, found: Vec::new() };
-            burst::search_from(Source::Rows(rows), &options, &backend, None, &mut listener)
+            burst::search_from(source, &options, &backend, None, &mut listener)
         });
-        let tsamp_s = rows.header().tsamp_s;
-        candidates(py, &interruption.result(report)?, tstart_mjd, tsamp_s)
+        candidates(py, &interruption.result(report)?, header.tstart_mjd, header.tsamp_s)
     };
+    let bank = VoltageArguments { channels, taps, integrate, coherent_dm };
     if let Ok(mut recording) = source.extract::<PyRefMut<'_, Recording>>() {
+        bank.check_none()?;
         return match freqs.or(tsamp) {
-            None => run(recording.again(py)?.as_mut()),
+            None => run(Source::Rows(recording.again(py)?.as_mut())),
             Some(_) => Err(refused("freqs or tsamp", "given", "a recording has its own")),
         };
     }
@@ -281,15 +301,79 @@ pub(crate) fn search<'py>(
         let (Some(freqs), Some(tsamp)) = (freqs, tsamp) else {
             return Err(refused("source", "an array", "it needs `freqs` and `tsamp`"));
         };
+        bank.check_none()?;
         let tsamp_s = Unit::Second.number("tsamp", tsamp)?;
-        return run(&mut ArrayRows::new(&array, band(freqs, Width::Mean)?, tsamp_s)?);
+        let mut rows = ArrayRows::new(&array, band(freqs, Width::Mean)?, tsamp_s)?;
+        return run(Source::Rows(&mut rows));
     }
     if freqs.or(tsamp).is_some() {
         return Err(refused("freqs or tsamp", "given", "files have their own"));
     }
     let files = paths(source)?;
-    let mut rows = py.detach(|| io::open(&files, &OpenOptions::default())).map_err(raised)?;
-    run(rows.as_mut())
+    let is_voltages = match files.first() {
+        Some(first) => detached(py, || voltages::is_voltages(first))?,
+        None => false,
+    };
+    if is_voltages {
+        let options = bank.options()?;
+        let mut filterbank = detached(py, || {
+            let recorded = voltages::open(&files, &VoltageOptions::default())?;
+            VoltageFilterbank::new(recorded, &options, &backend)
+        })?;
+        return run(Source::Voltages(&mut filterbank));
+    }
+    bank.check_none()?;
+    let mut rows = detached(py, || io::open(&files, &OpenOptions::default()))?;
+    run(Source::Rows(rows.as_mut()))
+}
+
+/// Options of the filter bank that makes spectra of voltages.
+struct VoltageArguments {
+    channels: Option<i64>,
+    taps: Option<i64>,
+    integrate: Option<i64>,
+    coherent_dm: Option<f64>,
+}
+
+impl VoltageArguments {
+    /// Checks that no option is given.
+    ///
+    /// # Errors
+    /// `ParameterError` naming one that is.
+    fn check_none(&self) -> PyResult<()> {
+        let given = [
+            ("channels", self.channels.is_some()),
+            ("taps", self.taps.is_some()),
+            ("integrate", self.integrate.is_some()),
+            ("coherent_dm", self.coherent_dm.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => {
+                Err(refused(name, "given", "it is for voltages, and these are none"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the options.
+    ///
+    /// # Errors
+    /// `ParameterError` without channels, and for other arguments out of range.
+    fn options(&self) -> PyResult<ChannelizeOptions> {
+        let Some(channels) = self.channels else {
+            let rule = "voltages need the number of channels per recorded channel";
+            return Err(refused("channels", "missing", rule));
+        };
+        let mut options = ChannelizeOptions::new(count("channels", channels)?);
+        if let Some(taps) = self.taps {
+            options.taps = count("taps", taps)?;
+        }
+        if let Some(integrate) = self.integrate {
+            options.integrate = count("integrate", integrate)?;
+        }
+        options.coherent_dm = self.coherent_dm;
+        Ok(options)
+    }
 }
 
 /// Makes Python's list of candidates from a report.
@@ -305,16 +389,17 @@ fn candidates<'py>(
     let found: Vec<Candidate> = report.candidates.iter().map(Candidate::from).collect();
     let about = PyDict::new(py);
     about.set_item("dms", numpy::PyArray1::from_slice(py, &report.dms))?;
-    about.set_item("skipped_dms", report.skipped_dms)?;
+    about.set_item("n_dms_skipped", report.skipped_dms)?;
     about.set_item("masked_channels", &report.masked_channels)?;
-    about.set_item("left_out", report.left_out)?;
+    about.set_item("n_dropped", report.left_out)?;
     let bounds =
         report.unsearched.iter().flat_map(|gap| [gap.start_time, gap.start_time + gap.times]);
     let bounds: Vec<f64> = bounds.map(|row| row as f64 * tsamp_s).collect();
     about.set_item("unsearched", bounds.into_pyarray(py).reshape([report.unsearched.len(), 2])?)?;
     about.set_item("duration", report.data_s)?;
     about.set_item("incomplete", report.ending.reason())?;
-    about.set_item("tstart_mjd", (tstart_mjd > 0.0).then_some(tstart_mjd))?;
+    about.set_item("tsamp", tsamp_s)?;
+    about.set_item("tstart", (tstart_mjd > 0.0).then_some(tstart_mjd))?;
     let class = py.import("sidereal_dsp._candidates")?.getattr("Candidates")?;
     class.call((PyList::new(py, found)?,), Some(&about))
 }

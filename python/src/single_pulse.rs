@@ -67,7 +67,7 @@ fn is_integer(kind: char) -> bool {
 ///     `dedisperse` fills series must not be searched: it returns these numbers with ``return_valid=True``.
 /// max_width : float or Quantity, default 0.1
 ///     Widest boxcar, s.
-/// baseline : float or Quantity, default 2
+/// baseline_length : float or Quantity, default 2
 ///     Length over which mean and noise are estimated, s.
 /// device : str, default "cpu"
 ///     Name of one of `devices`.
@@ -80,7 +80,7 @@ fn is_integer(kind: char) -> bool {
 ///     One element per pulse and trial; shape (pulses,). Fields: ``trial`` (uint32, index of the series), ``sample``
 ///     (uint64, first of the boxcar), ``width`` (uint32, samples) and ``snr`` (float32).
 #[pyfunction]
-#[pyo3(signature = (series, tsamp, *, snr=6.0, valid=None, max_width=None, baseline=None, device="cpu", threads=0))]
+#[pyo3(signature = (series, tsamp, *, snr=6.0, valid=None, max_width=None, baseline_length=None, device="cpu", threads=0))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn find_pulses<'py>(
     py: Python<'py>,
@@ -89,7 +89,7 @@ pub(crate) fn find_pulses<'py>(
     snr: f64,
     valid: Option<&Bound<'py, PyAny>>,
     max_width: Option<&Bound<'py, PyAny>>,
-    baseline: Option<&Bound<'py, PyAny>>,
+    baseline_length: Option<&Bound<'py, PyAny>>,
     device: &str,
     threads: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -123,7 +123,7 @@ pub(crate) fn find_pulses<'py>(
         dms: (0..trials).map(|trial| trial as f64).collect(),
         tsamp_s: Unit::Second.number("tsamp", tsamp)?,
         max_width_s: seconds("max_width", max_width, MAX_WIDTH_S)?,
-        baseline_s: seconds("baseline", baseline, BASELINE_S)?,
+        baseline_s: seconds("baseline_length", baseline_length, BASELINE_S)?,
         snr,
         bound,
     };

@@ -16,22 +16,22 @@ const PIECE: usize = 1 << 20;
 #[pyclass(frozen, module = "sidereal_dsp")]
 #[derive(Clone, Debug)]
 pub(crate) struct Psd {
-    spectrum: PowerSpectrum,
+    pub(crate) spectrum: PowerSpectrum,
 }
 
 #[pymethods]
 impl Psd {
     /// Makes a spectrum from the distance of its frequencies in Hz and its densities.
     #[new]
-    fn new(spacing: &Bound<'_, PyAny>, densities: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let spacing = Unit::Hertz.number("spacing", spacing)?;
+    fn new(df: &Bound<'_, PyAny>, densities: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let df = Unit::Hertz.number("df", df)?;
         let densities = Unit::One.numbers("densities", densities)?;
-        Ok(Self { spectrum: PowerSpectrum::new(spacing, densities).map_err(raised)? })
+        Ok(Self { spectrum: PowerSpectrum::new(df, densities).map_err(raised)? })
     }
 
     /// Distance of the frequencies, Hz.
     #[getter]
-    fn spacing(&self) -> f64 {
+    fn df(&self) -> f64 {
         self.spectrum.spacing_hz()
     }
 
@@ -54,7 +54,7 @@ impl Psd {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Psd: 0 to {} Hz by {} Hz>", self.spectrum.highest_hz(), self.spacing())
+        format!("<Psd: 0 to {} Hz by {} Hz>", self.spectrum.highest_hz(), self.df())
     }
 }
 
@@ -72,10 +72,10 @@ pub(crate) struct Checked<'py> {
 }
 
 /// Returns a sampling rate in Hz.
-fn whole_rate(rate: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let rate = Unit::Hertz.number("rate", rate)?;
+pub(crate) fn whole_rate(rate: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let rate = Unit::Hertz.number("sample_rate", rate)?;
     if !(1.0..=1e6).contains(&rate) || rate.fract() != 0.0 {
-        return Err(refused("rate", rate, "it must be a whole number of Hz, 1 to 1000000"));
+        return Err(refused("sample_rate", rate, "it must be a whole number of Hz, 1 to 1000000"));
     }
     Ok(rate as u32)
 }
@@ -129,7 +129,7 @@ impl<'py> Checked<'py> {
 /// ----------
 /// strain : array of float64
 ///     Axis: time; contiguous.
-/// rate : int or Quantity
+/// sample_rate : int or Quantity
 ///     Sampling rate, a whole number of Hz.
 /// segment : float or Quantity, default 4
 ///     Length of the half-overlapping segments, s; the distance of the frequencies is its reciprocal.
@@ -144,11 +144,11 @@ impl<'py> Checked<'py> {
 /// -------
 /// Psd
 #[pyfunction]
-#[pyo3(signature = (strain, rate, *, segment=None, average="median", skip_ends=None, valid=None))]
+#[pyo3(signature = (strain, sample_rate, *, segment=None, average="median", skip_ends=None, valid=None))]
 pub(crate) fn estimate_psd<'py>(
     py: Python<'py>,
     strain: &Bound<'py, PyAny>,
-    rate: &Bound<'py, PyAny>,
+    sample_rate: &Bound<'py, PyAny>,
     segment: Option<&Bound<'py, PyAny>>,
     average: &str,
     skip_ends: Option<&Bound<'py, PyAny>>,
@@ -166,7 +166,7 @@ pub(crate) fn estimate_psd<'py>(
         "mean" => Average::Mean,
         other => return Err(refused("average", other, "there are median and mean")),
     };
-    let strain = Checked::new(strain, rate, valid)?;
+    let strain = Checked::new(strain, sample_rate, valid)?;
     let samples = strain.samples()?;
     let spectrum = detached(py, || welch(samples, &strain.valid, strain.rate_hz, &options))?;
     py.check_signals()?;
@@ -179,7 +179,7 @@ pub(crate) fn estimate_psd<'py>(
 /// ----------
 /// strain : array of float64
 ///     Axis: time; contiguous.
-/// rate : int or Quantity
+/// sample_rate : int or Quantity
 ///     Sampling rate, a whole number of Hz.
 /// psd : Psd
 ///     Spectrum up to half the rate or beyond.
@@ -197,17 +197,17 @@ pub(crate) fn estimate_psd<'py>(
 /// valid : array of bool
 ///     False for samples without strain and within 1 s of those, and of the start and end.
 #[pyfunction]
-#[pyo3(name = "whiten", signature = (strain, rate, psd, *, f_low=None, low_latency=false, valid=None))]
+#[pyo3(name = "whiten", signature = (strain, sample_rate, psd, *, f_low=None, low_latency=false, valid=None))]
 pub(crate) fn whitened<'py>(
     py: Python<'py>,
     strain: &Bound<'py, PyAny>,
-    rate: &Bound<'py, PyAny>,
+    sample_rate: &Bound<'py, PyAny>,
     psd: PyRef<'py, Psd>,
     f_low: Option<&Bound<'py, PyAny>>,
     low_latency: bool,
     valid: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    let strain = Checked::new(strain, rate, valid)?;
+    let strain = Checked::new(strain, sample_rate, valid)?;
     let spectrum = whiten::Psd::Fixed(psd.spectrum.clone());
     let mut options = match low_latency {
         true => whiten::Options::low_latency(strain.rate_hz, spectrum),

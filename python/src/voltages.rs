@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use sidereal::voltage::VoltageEncoding;
 
-use crate::arrays::Readable;
 use crate::errors::refused;
 
 /// Encoding of an array's samples.
@@ -41,45 +40,39 @@ impl Samples {
         Ok(Self { encoding, is_paired })
     }
 
-    /// Returns the encoding of an array: the named one, or that which its type decides; `x` is the array as given.
+    /// Returns the encoding of an array: the named one, or that which its type decides; `x` is the array as given, and
+    /// `kind` the type of its elements, or of the fields of pairs.
     ///
     /// # Errors
     /// `ParameterError` for an unknown word, and for a type that needs one.
-    pub(crate) fn of(
-        encoding: Option<&str>,
-        x: &Bound<'_, PyAny>,
-        array: &Readable<'_>,
-    ) -> PyResult<Self> {
+    pub(crate) fn of(encoding: Option<&str>, x: &Bound<'_, PyAny>, kind: &str) -> PyResult<Self> {
         if let Some(word) = encoding {
             return Self::named(word);
         }
         if pair_fields(x)?.is_some() {
-            return Self::named(&format!("{}_pair", array.kind()));
+            return Self::named(&format!("{kind}_pair"));
         }
-        Self::named(match array {
-            Readable::Complex(_) => "complex64",
-            Readable::F32(_) => "float32",
-            Readable::I8(_) => "int8",
-            Readable::I16(_) => "int16",
-            Readable::U8(_) | Readable::U16(_) | Readable::I32(_) | Readable::F64(_) => {
+        match kind {
+            "complex64" | "float32" | "int8" | "int16" => Self::named(kind),
+            _ => {
                 let rule = "its type does not decide the encoding of voltages; name `encoding`";
-                return Err(refused("x", format!("an array of {}", array.kind()), rule));
+                Err(refused("x", format!("an array of {kind}"), rule))
             }
-        })
+        }
     }
 
     /// Checks the type of an array.
     ///
     /// # Errors
     /// `ParameterError` for another type than the encoding's.
-    pub(crate) fn check(self, array: &Readable<'_>) -> PyResult<()> {
+    pub(crate) fn check(self, kind: &str) -> PyResult<()> {
         let known = ENCODINGS.iter().find(|known| known.1 == self.encoding);
         let expected = known.map_or("", |known| known.3);
-        if array.kind() == expected {
+        if kind == expected {
             return Ok(());
         }
         let rule = format!("the encoding needs {expected}");
-        Err(refused("x", format!("an array of {}", array.kind()), rule))
+        Err(refused("x", format!("an array of {kind}"), rule))
     }
 }
 

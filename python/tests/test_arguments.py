@@ -108,7 +108,7 @@ def test_search(x, freqs, tsamp, dm_max, zap):
     attempt(sd.search, x, freqs=band, tsamp=1e-3, dm_max=dm_max, dm_step=1, zap_channels=zap)
     attempt(sd.search, dm_max, dm_max=5)
     attempt(sd.search, x, freqs=band, tsamp=1e-3, dm_max=5, time_range=zap)
-    attempt(sd.open, zap)
+    attempt(sd.open_filterbank, zap)
 
 
 @fuzzed
@@ -149,13 +149,110 @@ def test_binaries(x, rate, start, templates, slides):
     attempt(sd.search_strain, x, templates=[(30, 30)])
 
 
+PSD = sd.Psd(4.0, np.full(129, 1e-46))
+BANK = sd.design([sd.inspiral(30, 30, sample_rate=1024, f_low=30)], PSD, f_low=30)
+
+
+@fuzzed
+@given(arrays(), NUMBERS, NUMBERS, NUMBERS, st.one_of(st.none(), arrays()))
+def test_spiir(x, mass, rate, start, out):
+    attempt(sd.inspiral, mass, rate, spin1z=start)
+    attempt(sd.inspiral, 30, 30, sample_rate=mass if mass != 1 else rate, approximant=start)
+    attempt(sd.Waveform, start, x, rate)
+    attempt(sd.Waveform, "x", x, 1024)
+    attempt(sd.design, x, PSD)
+    spiir = sd.Spiir(BANK)
+    attempt(spiir.push, x)
+    attempt(spiir.push, x, out=out)
+    attempt(sd.find_triggers, x, BANK, start)
+    attempt(sd.find_triggers, np.ones((1, 50), np.complex64), BANK, 0, valid=x, threshold=rate, window=mass)
+    attempt(sd.coincide, {"H1": x, "L1": x}, {"H1": x, "L1": out})
+    attempt(sd.coincide, mass, x)
+
+
+class Tensor:
+    """Array of another library in the host's memory, by DLPack."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options) if isinstance(self.array, np.ndarray) else self.array
+
+
+def test_tensors_of_the_host_are_taken_without_a_copy():
+    x = np.random.default_rng(1).integers(0, 255, size=(300, 8), dtype=np.uint8)
+    freqs = 1500.0 - np.arange(8)
+    wanted = sd.dedisperse(x, freqs, 1e-3, [0.0, 3.0])
+    np.testing.assert_array_equal(sd.dedisperse(Tensor(x), freqs, 1e-3, [0.0, 3.0]), wanted)
+    z = np.random.default_rng(1).normal(size=(2, 640)).astype(np.float32).view(np.complex64)
+    np.testing.assert_array_equal(sd.channelize(Tensor(z), 16), sd.channelize(z, 16))
+    y = sd.channelize(z.reshape(1, 2, -1), 16)
+    np.testing.assert_array_equal(sd.correlate(Tensor(y)).sums, sd.correlate(y).sums)
+    with pytest.raises(sd.ParameterError, match="contiguous"):
+        sd.channelize(Tensor(z[:, ::2]), 16)
+    with pytest.raises(sd.ParameterError, match="NumPy"):
+        sd.channelize(z, 16, out=Tensor(np.empty((13, 2, 16), np.complex64)))
+
+
+@fuzzed
+@given(
+    st.one_of(arrays(), NUMBERS),
+    st.one_of(st.tuples(st.integers(-2, 20), st.integers(-2, 3)), NUMBERS),
+)
+def test_tensors_of_any_kind(array, device):
+    tensor = Tensor(array, device)
+    attempt(sd.channelize, tensor, 4)
+    attempt(sd.dedisperse, tensor, [1500.0, 1400.0], 1e-3, [1.0])
+    attempt(sd.correlate, tensor)
+    attempt(sd.find_pulses, tensor, 1e-3)
+    attempt(sd.Spiir(BANK).push, tensor)
+    attempt(sd.search, tensor, freqs=[1500.0, 1400.0], tsamp=1e-3, dm_max=5)
+    attempt(sd.estimate_psd, tensor, 64)
+    attempt(sd.to_device, tensor)
+
+
+class Fields:
+    """Object with the array interface of a GPU and any fields."""
+
+    def __init__(self, fields):
+        self.__cuda_array_interface__ = fields
+
+
+@fuzzed
+@given(
+    st.one_of(
+        NUMBERS,
+        st.dictionaries(
+            st.sampled_from(["shape", "typestr", "data", "strides", "stream", "version", "mask"]),
+            st.one_of(NUMBERS, st.tuples(st.integers(-9, 2**64), st.booleans()), st.just("<f4"), st.just((3, 4))),
+        ),
+    )
+)
+def test_interfaces_of_a_gpu_without_one(fields):
+    array = Fields(fields)
+    for call in [
+        lambda: sd.channelize(array, 4),
+        lambda: sd.correlate(array),
+        lambda: sd.dedisperse(array, [1500.0, 1400.0], 1e-3, [1.0]),
+        lambda: sd.channelize(np.zeros(64, np.float32), 4, out=array),
+        lambda: sd.find_pulses(array, 1e-3),
+        lambda: sd.Spiir(BANK).push(array),
+    ]:
+        with pytest.raises((sd.SiderealError, TypeError)):
+            call()
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: sd.Channelizer(2**20, 8, encoding="complex64", antennas=2**16, pols=2),
         lambda: sd.Channelizer(2**20, 8, encoding="int8", coarse_channels=2**20),
         lambda: sd.Dedisperser(1500.0 - 0.01 * np.arange(4096), 1e-6, [1e6], np.uint8),
-        lambda: sd.find_pulses(np.zeros((10**7, 1), np.float32), 1e-9, baseline=0.06),
+        lambda: sd.find_pulses(np.zeros((10**7, 1), np.float32), 1e-9, baseline_length=0.06),
         lambda: sd.Correlator(4096, 2**20),
         lambda: sd.search(np.zeros((4, 2), np.uint8), freqs=[1.0, 2.0], tsamp=1e-9, dm_max=1e6, dm_step=1e3),
     ],

@@ -53,9 +53,9 @@ def test_events_are_those_of_the_command_line(merger):
 def test_arrays_give_what_files_give(merger):
     files, _ = merger
     strain = [sd.read_strain(path) for path in files]
-    assert (strain[0].detector, strain[0].rate, strain[0].start) == ("H1", 2048, 1e9)
+    assert (strain[0].detector, strain[0].sample_rate, strain[0].t0) == ("H1", 2048, 1e9)
     assert len(strain[0]) == 64 * 2048 and strain[0].valid.all()
-    again = [sd.Strain(one.detector, one.samples, one.rate, one.start) for one in strain]
+    again = [sd.Strain(one.detector, one.samples, one.sample_rate, one.t0) for one in strain]
     assert np.shares_memory(again[0].samples, strain[0].samples)
     templates = [(30, 30), (29, 31, 0.0, 0.0)]
     one = sd.search_strain(strain, templates=templates, slides=10)
@@ -64,7 +64,7 @@ def test_arrays_give_what_files_give(merger):
     assert one[0].triggers == other[0].triggers and one[0].spins == (0, 0)
     time = pytest.importorskip("astropy.time")
     start = time.Time(1e9, format="gps")
-    assert sd.Strain("H1", strain[0].samples, 2048, start).start == 1e9
+    assert sd.Strain("H1", strain[0].samples, 2048, start).t0 == 1e9
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_arrays_give_what_files_give(merger):
         (lambda one: sd.search_strain([one], masses=(30, 31), segment=1e9), "segment"),
         (lambda one: sd.search_strain([one], masses=(30, 31), slides=-1), "slides"),
         (lambda one: sd.search_strain([one, one], templates=[(30, 30)]), "H1|detector"),
-        (lambda one: sd.Strain("H1", one.samples, 512, -1), "start"),
-        (lambda one: sd.Strain("H1", one.samples, 512, "now"), "start"),
+        (lambda one: sd.Strain("H1", one.samples, 512, -1), "t0"),
+        (lambda one: sd.Strain("H1", one.samples, 512, "now"), "t0"),
         (lambda one: sd.Strain("H1", one.samples[::2], 512, 0), "contiguous"),
         (lambda one: sd.Strain("H1", one.samples, 512, 0, valid=[1]), "valid"),
     ],

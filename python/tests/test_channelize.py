@@ -110,9 +110,48 @@ def test_results_do_not_depend_on_threads():
     np.testing.assert_allclose(one, reference, rtol=1e-4, atol=1e-4)
 
 
+def test_integers_are_rounded_spectra():
+    x = noise(3, 2, 64 * 20)
+    y = sd.channelize(x, 64) * 30
+    eight = sd.channelize(x, 64, bits=8, gain=30)
+    assert eight.shape == (13, 3, 2, 64, 2) and eight.dtype == np.int8
+    wanted = np.clip(np.stack([y.real, y.imag], axis=-1), -128, 127)
+    assert np.abs(eight - wanted).max() <= 0.5 + 1e-4
+    visibilities = sd.correlate(eight, encoding="int8_pair")
+    z = eight[..., 0] + 1j * eight[..., 1]
+    np.testing.assert_array_equal(visibilities.matrix()[:, 1, 0, 0, 1], (z[:, 1, 0] * z[:, 0, 1].conj()).sum(axis=0))
+    four = sd.channelize(x, 64, bits=4, gain=2)
+    assert four.shape == (13, 3, 2, 64) and four.dtype == np.uint8
+    real = four.view(np.int8) >> 4
+    assert np.abs(real - np.clip(y.real / 15, -8, 7)).max() <= 0.5 + 1e-4
+    assert sd.correlate(four, encoding="complex4").sums.shape == (64, 6, 4)
+    bank = sd.Channelizer(64, encoding="complex64", antennas=3, pols=2, bits=8, gain=30)
+    out = np.empty_like(eight)
+    assert bank.push(x, out=out) is out
+    np.testing.assert_array_equal(out, eight)
+    assert bank.flush().shape == (0, 3, 2, 64, 2) and bank.flush().dtype == np.int8
+
+
+def test_the_prototype_is_the_window_of_the_filter_bank():
+    x = noise(64 * 20)
+    filter = sd.prototype(64)
+    assert filter.shape == (512,) and filter.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(sd.channelize(x, 64, window=filter), sd.channelize(x, 64))
+    n = np.arange(512) - 255.5
+    wanted = np.sinc(n / 64) * np.hanning(512)
+    np.testing.assert_allclose(filter, wanted / wanted.sum(), atol=1e-12)
+    assert sd.prototype(64, 4, "kaiser:80", real=True).shape == (512,)
+    for wrong in [(1,), (64, 0), (64, 8, "x")]:
+        with pytest.raises(sd.ParameterError):
+            sd.prototype(*wrong)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda x: sd.channelize(x, 16, bits=5), "bits"),
+        (lambda x: sd.channelize(x, 16, bits=8, detect="power"), "bits"),
+        (lambda x: sd.channelize(x, 16, bits=8, gain=float("nan")), "gain"),
         (lambda x: sd.channelize(x[::2], 16), "contiguous"),
         (lambda x: sd.channelize(x.astype(np.complex128), 16), "complex128"),
         (lambda x: sd.channelize(x.astype(">c8"), 16), "byte order"),

@@ -85,7 +85,7 @@ def test_the_series_are_those_of_the_command_line(sky, command, tmp_path):
         *("--dm-step", 5, "--format", "npy", "--rfi", "none"),
     )
     assert made.returncode == 0, made.stderr
-    recording = sd.open(sky)
+    recording = sd.open_filterbank(sky)
     header, x = recording.header, recording.read()
     series = sd.dedisperse(x, header.freqs, header.tsamp, np.arange(340.0, 361.0, 5.0))
     (file,) = (tmp_path / "series").glob("*.npy")

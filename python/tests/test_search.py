@@ -31,7 +31,7 @@ def test_candidates_are_those_of_the_command_line(sky, found):
 
 def test_files_recordings_and_arrays_give_the_same(sky):
     candidates = sd.search(sky, dm_max=500)
-    recording = sd.open([sky])
+    recording = sd.open_filterbank([sky])
     header = recording.header
     assert list(sd.search(recording, dm_max=500)) == list(candidates)
     x = recording.read()
@@ -133,9 +133,9 @@ def test_streams_of_one_object_do_not_mix():
 
 
 def test_recordings_are_read_anywhere(sky):
-    recording = sd.open(sky)
+    recording = sd.open_filterbank(sky)
     header = recording.header
-    assert (header.channels, header.bits, header.times) == (128, 8, 19531)
+    assert (header.nchans, header.nbits, header.nsamples) == (128, 8, 19531)
     assert header.freqs[0] == 1500 and header.freqs[1] == 1498 and header.channel_width == 2
     x = recording.read()
     assert x.shape == (19531, 128) and x.dtype == np.uint8
@@ -146,7 +146,7 @@ def test_recordings_are_read_anywhere(sky):
 
 @pytest.mark.parametrize(("n", "overlap"), [(19532, 0), (1000, 0), (1000, 250), (7000, 6999), (50000, 10)])
 def test_gulps_cover_a_recording(sky, n, overlap):
-    recording = sd.open(sky)
+    recording = sd.open_filterbank(sky)
     x = recording.read()
     starts = range(0, max(1, len(x) - overlap), n - overlap)
     gulps = recording.gulps(n, overlap)
@@ -163,10 +163,10 @@ def test_recordings_of_other_bits(command, tmp_path, bits):
         *("--tsamp", 1e-3, "--duration", 1, "--nbits", bits),
     )
     assert made.returncode == 0, made.stderr
-    recording = sd.open(path)
+    recording = sd.open_filterbank(path)
     x = recording.read()
     kind = {16: np.uint16, 32: np.float32}.get(bits, np.uint8)
-    assert x.shape == (1000, 32) and x.dtype == kind and recording.header.bits == bits
+    assert x.shape == (1000, 32) and x.dtype == kind and recording.header.nbits == bits
     data = path.read_bytes()[-1000 * 32 * bits // 8 :]
     if bits < 8:
         raw = np.frombuffer(data, np.uint8)
@@ -186,7 +186,7 @@ def test_times_that_gaps_fill_are_listed(sky, command, tmp_path):
     parts = [tmp_path / "first.fil", tmp_path / "second.fil"]
     parts[0].write_bytes(header + samples[: rows.start].tobytes())
     parts[1].write_bytes(header[:at] + later + header[at + 8 :] + samples[rows.stop :].tobytes())
-    recording = sd.open(parts, allow_gaps=True)
+    recording = sd.open_filterbank(parts, allow_gaps=True)
     found = sd.search(recording, dm_max=500)
     np.testing.assert_allclose(found.unsearched, [[8192 * 512e-6, 12288 * 512e-6]])
     assert found.unsearched.dtype == np.float64 and found[:1].unsearched is found.unsearched
@@ -209,7 +209,7 @@ def test_tables_and_pictures(sky):
     table = candidates.to_table()
     assert table["dm"].unit == units.pc / units.cm**3
     assert (table["mjd"].mjd - 60000) * 86400 == pytest.approx([c.time for c in candidates], abs=1e-5)
-    assert len(candidates[:1]) == 1 and candidates[:1].tstart_mjd == 60000
+    assert len(candidates[:1]) == 1 and candidates[:1].tstart == 60000
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     assert candidates.plot().get_xlabel() == "time (s)"
@@ -218,7 +218,7 @@ def test_tables_and_pictures(sky):
 
 def test_files_that_fail_are_named(tmp_path):
     with pytest.raises(OSError, match="No such file") as raised:
-        sd.open(tmp_path / "none.fil")
+        sd.open_filterbank(tmp_path / "none.fil")
     assert isinstance(raised.value, sd.FileError) and raised.value.errno == 2
     assert raised.value.filename == str(tmp_path / "none.fil")
     (tmp_path / "bad.fil").write_bytes(b"nonsense" * 100)
@@ -238,7 +238,7 @@ def test_files_that_fail_are_named(tmp_path):
         ({"zap_channels": range(128)}, "zap_channels"),
         ({"zap_channels": [True, False]}, "zap_channels"),
         ({"max_width": -1}, "width"),
-        ({"baseline": 0}, "baseline"),
+        ({"baseline_length": 0}, "baseline"),
         ({"time_range": (5, 2)}, "time_range"),
         ({"max_per_minute": -1}, "max_per_minute"),
         ({"freqs": [1.0]}, "freqs"),
@@ -250,3 +250,100 @@ def test_wrong_options_are_named(sky, options, words):
     with pytest.raises(ValueError, match=words) as raised:
         sd.search(sky, **options)
     assert isinstance(raised.value, sd.SiderealError)
+
+
+def test_the_list_is_that_of_the_command_line(sky, found, tmp_path_factory, tmp_path):
+    candidates = sd.search(sky, dm_max=500)
+    candidates.write_cand(tmp_path / "own.cand")
+    rows = (tmp_path / "own.cand").read_text().splitlines()
+    assert len(rows) == len(found["candidates"])
+    # Heimdall's columns: S/N, sample, time, filter, trial, DM, members, begin, end.
+    for row, candidate in zip(rows, candidates, strict=True):
+        fields = row.split("\t")
+        assert float(fields[0]) == pytest.approx(candidate.snr, abs=1e-4)
+        assert int(fields[1]) == int(candidate.time / candidates.tsamp + 1e-6)
+        assert float(fields[5]) == pytest.approx(candidate.dm, abs=1e-4)
+    own = (tmp_path / "own.cand").read_bytes()
+    lists = list(tmp_path_factory.getbasetemp().glob("found*/found/candidates.cand"))
+    assert [path.read_bytes() for path in lists] == [own]
+    candidates[:1].write_cand(tmp_path / "first.cand")
+    assert (tmp_path / "first.cand").read_text() == rows[0] + "\n"
+    with pytest.raises(sd.FileError, match="none"):
+        candidates.write_cand(tmp_path / "none" / "own.cand")
+
+
+def test_data_around_a_candidate(sky):
+    best = sd.search(sky, dm_max=500)[0]
+    cutout = sd.cutout(sky, best)
+    channels, times = cutout.waterfall.shape
+    assert cutout.plane.shape == (len(cutout.dms), times) and cutout.freqs.shape == (channels,)
+    assert cutout.profile.shape == cutout.times.shape == (times,) and cutout.candidate == best
+    # The burst is where it was found: at time 0 and its dispersion measure.
+    assert abs(cutout.times[cutout.profile.argmax()]) < 2 * best.width
+    assert abs(cutout.dms[cutout.snr.argmax()] - best.dm) < 10
+    assert cutout.snr.max() == pytest.approx(best.snr, rel=0.15)
+    assert cutout.freqs[0] > cutout.freqs[-1]
+    np.testing.assert_array_equal(sd.cutout(sd.open_filterbank(sky), best).plane, cutout.plane)
+    classifier = sd.cutout(sky, best, fetch=True)
+    assert classifier.plane.shape == (256, 256) and classifier.dms[-1] == pytest.approx(2 * best.dm)
+    masked = sd.cutout(sky, best, zap_channels=range(64), zero_dm=True)
+    assert np.isnan(masked.waterfall).any() and repr(cutout).startswith("<Cutout:")
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    assert len(cutout.plot()) == 3
+    for source, candidate in [("none.fil", best), (7, best)]:
+        with pytest.raises((sd.FileError, sd.ParameterError)):
+            sd.cutout(source, candidate)
+    with pytest.raises(TypeError):
+        sd.cutout(sky, None)
+
+
+@pytest.fixture(scope="module")
+def voltages(command, tmp_path_factory):
+    path = tmp_path_factory.mktemp("voltages") / "voltages.raw"
+    made = command(
+        *("simulate", "voltages", path, "--freq", 1400, "--bandwidth", 16, "--coarse-channels", 2),
+        *("--duration", 1.2, "--pulse", "dm=50,time=0.5,width=0.001,snr=30"),
+    )
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+def test_voltages_are_searched_as_by_the_command_line(voltages, command, tmp_path):
+    options = {"channels": 32, "integrate": 4, "coherent_dm": 50}
+    heard = []
+    candidates = sd.search(voltages, dm_max=100, on_candidate=heard.append, **options)
+    words = ["--channels", 32, "--integrate", 4, "--coherent-dm", 50, "--dm-max", 100]
+    made = command("search", voltages, "-o", tmp_path / "found", *words, "--no-plots", "--device", "cpu")
+    assert made.returncode == 0, made.stderr
+    rows = json.loads((tmp_path / "found" / "summary.json").read_text())["candidates"]
+    assert [round(candidate.snr, 9) for candidate in candidates] == [row["snr"] for row in rows]
+    assert abs(candidates[0].time - 0.5) < 0.002 and abs(candidates[0].dm - 50) < 2
+    assert len(heard) == len(candidates)
+    candidates.write_cand(tmp_path / "own.cand")
+    assert (tmp_path / "own.cand").read_bytes() == (tmp_path / "found" / "candidates.cand").read_bytes()
+    smeared = sd.search(voltages, dm_max=100, channels=32, integrate=4)
+    assert smeared[0].snr < candidates[0].snr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "channels"),
+        ({"channels": 0}, "channels"),
+        ({"channels": 32, "taps": 0}, "taps"),
+        ({"channels": 32, "integrate": 0}, "spectra|integrate"),
+        ({"channels": 32, "coherent_dm": -1}, "DM|dm|dispersion"),
+    ],
+)
+def test_wrong_options_of_voltages_are_named(voltages, options, words):
+    with pytest.raises(ValueError, match=words) as raised:
+        sd.search(voltages, dm_max=100, **options)
+    assert isinstance(raised.value, sd.SiderealError)
+
+
+def test_filterbanks_have_no_options_of_voltages(sky):
+    for options in [{"channels": 3}, {"taps": 3}, {"integrate": 3}, {"coherent_dm": 3.0}]:
+        for source in [sky, sd.open_filterbank(sky)]:
+            with pytest.raises(sd.ParameterError, match=next(iter(options))):
+                sd.search(source, dm_max=100, **options)

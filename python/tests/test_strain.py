@@ -15,7 +15,7 @@ def noise(seconds=64):
 def test_the_spectrum_of_white_noise_is_its_variance():
     for average in ["median", "mean"]:
         psd = sd.estimate_psd(noise(), RATE, average=average)
-        assert psd.spacing == 0.25 and len(psd) == 2049 and psd.frequencies[-1] == RATE / 2
+        assert psd.df == 0.25 and len(psd) == 2049 and psd.frequencies[-1] == RATE / 2
         assert psd.densities[10:-10].mean() == pytest.approx(2 * 1e-42 / RATE, rel=0.03)
 
 
@@ -38,7 +38,7 @@ def test_whitened_noise_has_unit_variance(low_latency):
     assert valid[5 * RATE : -5 * RATE].all() and not valid[0]
     # The band below 10 Hz is missing.
     assert white[valid].std() == pytest.approx((1 - 9 / 512) ** 0.5, rel=0.03)
-    again, _ = sd.whiten(strain, RATE, sd.Psd(psd.spacing, psd.densities), f_low=10, low_latency=low_latency)
+    again, _ = sd.whiten(strain, RATE, sd.Psd(psd.df, psd.densities), f_low=10, low_latency=low_latency)
     np.testing.assert_array_equal(again, white)
 
 
