@@ -20,6 +20,7 @@ int cuModuleGetFunction(void**, void*, const char*);
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 int cuMemAlloc_v2(uint64_t*, size_t);
 int cuMemFree_v2(uint64_t);
+int cuPointerGetAttribute(void*, int, uint64_t);
 int cuMemcpyHtoD_v2(uint64_t, const void*, size_t);
 int cuMemcpyDtoH_v2(void*, uint64_t, size_t);
 int cuCtxSynchronize();
@@ -307,6 +308,23 @@ static void arguments(Device& device) {
 }
 
 // An event stands for what was recorded when it was waited for, not for what it is recorded for later.
+// Attributes of addresses: kind of memory, device, start of the allocation and its bytes.
+static void pointers() {
+  uint64_t address = 0, start = 0, bytes = 0;
+  unsigned kind = 0;
+  int device = -1;
+  cuMemAlloc_v2(&address, 1000);
+  cuPointerGetAttribute(&kind, 2, address + 999);
+  cuPointerGetAttribute(&device, 9, address);
+  cuPointerGetAttribute(&start, 11, address + 500);
+  cuPointerGetAttribute(&bytes, 12, address + 500);
+  expect(kind == 2 && device == 0 && start == address && bytes == 1000, "attributes of an address");
+  expect(cuPointerGetAttribute(&kind, 2, address + 1000) == 1, "no attributes past an allocation");
+  expect(cuPointerGetAttribute(&kind, 2, (uint64_t)&kind) == 1, "no attributes of the host's memory");
+  cuMemFree_v2(address);
+  expect(cuPointerGetAttribute(&kind, 2, address) == 1, "no attributes of freed memory");
+}
+
 static void events(Device& device) {
   void *first, *second, *third, *event;
   cuStreamCreate(&first, 1), cuStreamCreate(&second, 1), cuStreamCreate(&third, 1), cuEventCreate(&event, 0);
@@ -359,7 +377,7 @@ int main(int count, char** words) {
   if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
   if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);
   simple(device), sums(device), copies(device), matrices(device), transposes(device), clusters(device);
-  tensors(device), signed_products(device), floats(device), arguments(device), events(device);
+  tensors(device), signed_products(device), floats(device), arguments(device), events(device), pointers();
   printf("%d failures\n", failures);
   return failures != 0;
 }

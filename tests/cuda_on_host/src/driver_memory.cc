@@ -118,6 +118,29 @@ DRIVER cuMemFree_v2(uint64_t address) {
   return SUCCESS;
 }
 
+// The attributes of an address that the library asks for, by their numbers in cuda.h.
+DRIVER cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
+  EMULATED_CALL;
+  if (!value) return INVALID_VALUE;
+  auto found = [address](const auto& all, auto bytes) {
+    auto next = all.upper_bound(address);
+    return next != all.begin() && address - (--next)->first < bytes(next->second) ? next : all.end();
+  };
+  auto device = found(allocations, [](const Allocation& allocation) { return allocation.asked; });
+  auto host = found(host_allocations, [](size_t bytes) { return bytes; });
+  bool is_device = device != allocations.end();
+  if (!is_device && host == host_allocations.end()) return INVALID_VALUE;
+  switch (attribute) {
+    case 2: *(unsigned*)value = is_device ? 2 : 1; break;                              // kind of memory
+    case 8: *(unsigned*)value = 0; break;                                              // managed
+    case 9: *(int*)value = 0; break;                                                   // device
+    case 11: *(uint64_t*)value = is_device ? device->first : host->first; break;       // start of the allocation
+    case 12: *(size_t*)value = is_device ? device->second.asked : host->second; break; // its bytes
+    default: return NOT_SUPPORTED;
+  }
+  return SUCCESS;
+}
+
 DRIVER cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   EMULATED_CALL;
   *total = settings().memory_bytes;
