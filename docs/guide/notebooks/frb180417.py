@@ -26,13 +26,13 @@ path = pathlib.Path(os.environ["SIDEREAL_DATA"]) / "frb" / "FRB180417_askap_28.f
 # %% [markdown]
 # ## The recording
 #
-# `open` reads the header, `read` the samples: an array of power with the axes time and channel. The header's names of
+# `open_filterbank` reads the header, `read` the samples: an array of power with the axes time and channel. The header's names of
 # telescope and source are not those of the observation; the band and the sampling time are.
 
 # %%
-recording = sd.open(path)
+recording = sd.open_filterbank(path)
 header, samples = recording.header, recording.read()
-print(f"{header.times} spectra of {header.channels} channels, {header.bits} bit, every {header.tsamp * 1e3:.3f} ms")
+print(f"{header.nsamples} spectra of {header.nchans} channels, {header.nbits} bit, every {header.tsamp * 1e3:.3f} ms")
 print(f"{header.freqs.min():.0f} to {header.freqs.max():.0f} MHz")
 print(samples.shape, samples.dtype)
 
@@ -43,7 +43,7 @@ print(samples.shape, samples.dtype)
 # %%
 level, deviation = samples.mean(axis=0), samples.std(axis=0)
 flat = (samples - level) / np.where(deviation > 0, deviation, 1)
-extent = (0, header.times * header.tsamp, header.freqs[-1], header.freqs[0])
+extent = (0, header.nsamples * header.tsamp, header.freqs[-1], header.freqs[0])
 fig, ax = plt.subplots()
 # Means of 10 spectra and 4 channels: a picture has fewer dots than the recording has samples.
 ax.imshow(flat[:5120].reshape(512, 10, 84, 4).mean(axis=(1, 3)).T, aspect="auto", extent=extent, vmin=-1, vmax=1)
@@ -80,11 +80,11 @@ best = found[0]
 delays = 4148.808 * best.dm * (header.freqs**-2 - header.freqs.max() ** -2) / header.tsamp
 begin, length = int(best.time / header.tsamp) - 60, 120
 rows = begin + np.arange(length)[:, np.newaxis] + np.round(delays).astype(int)
-aligned = flat[rows, np.arange(header.channels)]
+aligned = flat[rows, np.arange(header.nchans)]
 times = (begin + np.arange(length)) * header.tsamp
 
 fig, (top, bottom) = plt.subplots(2, sharex=True, figsize=(8, 4.5), height_ratios=[1, 2])
-top.step(times, aligned.mean(axis=1) * np.sqrt(header.channels), where="mid")
+top.step(times, aligned.mean(axis=1) * np.sqrt(header.nchans), where="mid")
 top.set(ylabel="sum (S/N)", title=f"dedispersed at DM {best.dm:.1f}")
 band = aligned.reshape(length, 42, 8).mean(axis=2).T
 bottom.imshow(band, aspect="auto", extent=(times[0], times[-1], header.freqs[-1], header.freqs[0]), vmin=-1, vmax=1.5)

@@ -28,7 +28,7 @@ paths = [folder / "H-H1_LOSC_4_V2-1126259446-32.hdf5", folder / "L-L1_LOSC_4_V2-
 # %%
 strain = [sd.read_strain(path) for path in paths]
 for one in strain:
-    print(f"{one.detector}: {len(one) / one.rate:.0f} s from GPS {one.start:.0f}, {one.rate} Hz, {one.valid.mean():.0%} valid")
+    print(f"{one.detector}: {len(one) / one.sample_rate:.0f} s from GPS {one.t0:.0f}, {one.sample_rate} Hz, {one.valid.mean():.0%} valid")
 
 # %% [markdown]
 # ## The noise
@@ -37,7 +37,7 @@ for one in strain:
 # noise above. Its power spectrum is the median of many short pieces, which a signal hardly moves.
 
 # %%
-psds = {one.detector: sd.estimate_psd(one.samples, one.rate) for one in strain}
+psds = {one.detector: sd.estimate_psd(one.samples, one.sample_rate) for one in strain}
 fig, ax = plt.subplots()
 for name, psd in psds.items():
     ax.loglog(psd.frequencies[60:], np.sqrt(psd.densities[60:]), linewidth=0.8, label=name)
@@ -63,11 +63,11 @@ def between(samples, rate, low, high):
 event = 1126259462.42
 fig, ax = plt.subplots()
 for one, sign in zip(strain, (1, -1)):
-    white, _ = sd.whiten(one.samples, one.rate, psds[one.detector], f_low=20)
-    shown = between(white, one.rate, 43, 300)
-    begin = round((event - 0.2 - one.start) * one.rate)
+    white, _ = sd.whiten(one.samples, one.sample_rate, psds[one.detector], f_low=20)
+    shown = between(white, one.sample_rate, 43, 300)
+    begin = round((event - 0.2 - one.t0) * one.sample_rate)
     # Livingston is shown later by 7 ms.
-    times = np.arange(-0.2, 0.1, 1 / one.rate) + (0.007 if one.detector == "L1" else 0)
+    times = np.arange(-0.2, 0.1, 1 / one.sample_rate) + (0.007 if one.detector == "L1" else 0)
     ax.plot(times, sign * shown[begin : begin + len(times)], linewidth=1, label=one.detector if sign > 0 else f"−{one.detector}, 7 ms later")
 ax.set(xlabel=f"time from GPS {event} (s)", ylabel="whitened strain")
 ax.legend()

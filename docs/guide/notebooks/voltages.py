@@ -84,8 +84,8 @@ assert np.all(mean[0] ** 2 >= (mean[1:] ** 2).sum(axis=0))
 # %%
 options = ("--channels", 16, "--taps", 4, "--integrate", 8, "--stokes", "IQUV")
 sidereal("channelize", path, "-o", "puppi.fil", *options)
-header = sd.open("puppi.fil").header
-print(f"{header.source_name}: {header.channels} channels, {header.freqs.min():.6f} to {header.freqs.max():.6f} MHz, every {header.tsamp} s")
+header = sd.open_filterbank("puppi.fil").header
+print(f"{header.source_name}: {header.nchans} channels, {header.freqs.min():.6f} to {header.freqs.max():.6f} MHz, every {header.tsamp} s")
 
 # %% [markdown]
 # ## Coherent dedispersion
@@ -101,11 +101,11 @@ sidereal("simulate", "voltages", "antenna.raw", *band, "--pulse", pulse, "--seed
 sidereal("channelize", "antenna.raw", "-o", "blurred.fil", "--channels", 16, "--integrate", 8)
 sidereal("channelize", "antenna.raw", "-o", "sharp.fil", "--channels", 16, "--integrate", 8, "--coherent-dm", 60)
 
-blurred, sharp = sd.open("blurred.fil"), sd.open("sharp.fil")
+blurred, sharp = sd.open_filterbank("blurred.fil"), sd.open_filterbank("sharp.fil")
 header = sharp.header
 low, width = header.freqs.min(), abs(header.freqs[1] - header.freqs[0])
 smearing = 4148.808 * 60 * ((low - width / 2) ** -2 - (low + width / 2) ** -2)
-print(f"{header.channels} channels of {width * 1e3:.1f} kHz, every {header.tsamp * 1e6:.0f} µs")
+print(f"{header.nchans} channels of {width * 1e3:.1f} kHz, every {header.tsamp * 1e6:.0f} µs")
 print(f"smearing of DM 60 in the lowest channel: {smearing * 1e3:.2f} ms")
 
 # %% [markdown]
