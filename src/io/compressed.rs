@@ -7,14 +7,14 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
+use super::positioned::FileExt;
 use crate::error::{Error, Result};
 use crate::trace::{Work, span};
 
@@ -71,13 +71,11 @@ struct Kept {
     unpacked: File,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Identity {
-    device: u64,
-    inode: u64,
+    path: PathBuf,
     bytes: u64,
-    changed_s: i64,
-    changed_ns: i64,
+    changed: SystemTime,
 }
 
 static STATE: Mutex<State> = Mutex::new(State { how: Unpacking::DEFAULT, kept: Vec::new() });
@@ -114,14 +112,16 @@ impl Kind {
         }
     }
 
-    /// Recognizes the compression of a file without moving its position; pipes and devices have none.
-    fn of_file(file: &File) -> io::Result<Option<Self>> {
+    /// Recognizes the compression of a file at its start; pipes and devices have none.
+    fn of_file(mut file: &File) -> io::Result<Option<Self>> {
         if !file.metadata()?.is_file() {
             return Ok(None);
         }
         let mut first = [0; MAGIC_BYTES];
         let read =
             super::parallel::fill(&mut first, |rest, filled| file.read_at(rest, filled as u64))?;
+        // Windows has moved the position.
+        file.rewind()?;
         Ok(Self::of(&first[..read]))
     }
 
@@ -149,13 +149,8 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     let file = File::open(path).map_err(io)?;
     let Some(kind) = Kind::of_file(&file).map_err(io)? else { return Ok(file) };
     let found = file.metadata().map_err(io)?;
-    let of = Identity {
-        device: found.dev(),
-        inode: found.ino(),
-        bytes: found.len(),
-        changed_s: found.mtime(),
-        changed_ns: found.mtime_nsec(),
-    };
+    let changed = found.modified().map_err(io)?;
+    let of = Identity { path: path.canonicalize().map_err(io)?, bytes: found.len(), changed };
     let how = {
         let state = state();
         let kept = state.kept.iter().find(|kept| kept.of == of);
@@ -175,8 +170,15 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 }
 
 /// Opens a file without a name again, with a position of its own; fails on systems without `/proc`.
+#[cfg(unix)]
 fn again(file: &File) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(not(unix))]
+fn again(_: &File) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Unpacks a file into one without a name, at its start.
