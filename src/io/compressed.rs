@@ -276,7 +276,7 @@ struct Unpacked<R> {
 }
 
 enum Decoder<R> {
-    Gzip(MultiGzDecoder<Counted<R>>),
+    Gzip(Box<MultiGzDecoder<Counted<R>>>),
     Zstandard(Box<Frames<R>>),
 }
 
@@ -289,7 +289,7 @@ impl<R: Read> Unpacked<R> {
             failed: None,
         };
         let decoder = match kind {
-            Kind::Gzip => Decoder::Gzip(MultiGzDecoder::new(input)),
+            Kind::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(input))),
             Kind::Zstandard => Decoder::Zstandard(Box::new(Frames::new(input))),
         };
         Self { decoder, kind, ratio, made: 0 }

@@ -112,7 +112,7 @@ mod tests {
     fn other_addresses_are_refused() {
         if let Some(device) = testing::device() {
             let owned = device.buffer::<u8>(1000).unwrap();
-            let host = vec![0_u8; 64];
+            let host = [0_u8; 64];
             // SAFETY: the buffers are not used.
             let borrow = |address, len| unsafe { device.borrow::<u32>(address, len) };
             let text = |result: Result<Buffer<u32>>| result.unwrap_err().to_string();
