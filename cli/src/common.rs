@@ -460,7 +460,9 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 24] = [
+const RUN_ONLY: [&str; 26] = [
+    "config",
+    "print-config",
     "page",
     "page_token",
     "page_host",

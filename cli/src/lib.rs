@@ -9,6 +9,7 @@ mod behind;
 mod bench;
 mod channelize;
 mod common;
+mod config;
 mod convert;
 mod correlate;
 mod dedisperse;
@@ -24,6 +25,7 @@ mod interrupt;
 mod json;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
+mod manual;
 mod numbers;
 mod output;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
@@ -47,6 +49,7 @@ mod search;
 mod selection;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;
+mod short_help;
 mod simulate;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod site;
@@ -63,9 +66,10 @@ mod watch;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::{CommandLine, Common};
 use interrupt::Exit;
+use say::more;
 use sidereal::Result;
 use sidereal::backend::cuda::{CompileRequest, CompilerProgram, Extent};
 use sidereal::io::{Unpacking, printable};
@@ -81,7 +85,8 @@ use tracing::Level;
     version,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = AFTER_HELP
+    after_help = AFTER_HELP,
+    after_long_help = format!("{AFTER_HELP}\n\n{EXIT_CODES}")
 )]
 struct Arguments {
     #[command(flatten)]
@@ -91,9 +96,10 @@ struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Begin with `sidereal demo`, which makes an observation and finds the bursts in it,
-or with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb.
+Begin with `sidereal demo`, which makes an observation and finds its bursts, or
+with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb.";
 
+const EXIT_CODES: &str = "\
 Exit codes:
     0  done; also of an input that is cut short, with a warning
     1  any other failure
@@ -125,6 +131,8 @@ enum Verb {
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     Send(Box<send::Arguments>),
     Schema(schema::Arguments),
+    Completions(manual::CompletionsArguments),
+    Man(manual::ManArguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
     Tune(tune::Arguments),
@@ -136,6 +144,8 @@ impl Verb {
         match self {
             Self::Info(_) => Some("info"),
             Self::Schema(_) => Some("schema"),
+            Self::Completions(_) => Some("completions"),
+            Self::Man(_) => Some("man"),
             Self::Plan(_) => Some("plan"),
             Self::Convert(_) => Some("convert"),
             Self::Report(_) => Some("report"),
@@ -161,6 +171,16 @@ impl Verb {
     }
 }
 
+/// Returns the command line with all options, as manual and completions have it.
+fn full_command() -> Command {
+    config::with_options(numbers::bounded(Arguments::command()))
+}
+
+/// Returns the command line, each verb with a short help.
+fn command() -> Command {
+    short_help::shortened(full_command())
+}
+
 /// Runs a command line and returns its exit code.
 ///
 /// `words` are the program's name and its arguments. `program` is a command that calls this function, and is started to
@@ -172,8 +192,16 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         let compiled = request.compile(kernels.into_iter().map(|variant| variant.source));
         return if compiled.is_ok() { 0 } else { Exit::Failed as u8 };
     }
-    let mut command = numbers::bounded(Arguments::command());
-    let parsed = command.try_get_matches_from_mut(&words).and_then(|matches| {
+    let mut command = command();
+    let expanded = match config::expand(&command, words.clone()) {
+        Ok(expanded) => expanded,
+        Err(error) => return errors::report(&error) as u8,
+    };
+    if let Some(text) = &expanded.text {
+        return json::say(text.trim_end()).map_or_else(|error| errors::report(&error), Exit::from)
+            as u8;
+    }
+    let parsed = command.try_get_matches_from_mut(&expanded.words).and_then(|matches| {
         let arguments = Arguments::from_arg_matches(&matches)?;
         Ok((matches, arguments))
     });
@@ -182,6 +210,9 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         // 0 after help, 2 after wrong use.
         Err(error) => {
             let _ = error.print();
+            if error.use_stderr() && !expanded.added.is_empty() {
+                more!("\nOptions of --config and --preset: {}", expanded.added.join(" "));
+            }
             return error.exit_code() as u8;
         }
     };
@@ -256,6 +287,8 @@ fn run_verb(arguments: &Arguments) -> Result<Exit> {
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
         Verb::Convert(arguments) => convert::run(arguments, common).map(Exit::from),
         Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),
+        Verb::Completions(arguments) => manual::complete(arguments, full_command()).map(Exit::from),
+        Verb::Man(arguments) => manual::write(arguments, full_command(), common).map(Exit::from),
         Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
     }
 }

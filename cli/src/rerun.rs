@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, FromArgMatches};
+use clap::{Args, FromArgMatches};
 use serde::Deserialize;
 use serde_json::Value;
 use sidereal::io::fetch_h5;
@@ -11,7 +11,7 @@ use sidereal::{Error, Result};
 use crate::common::{CommandLine, Common};
 use crate::provenance::{Input, Provenance, Run};
 use crate::say::{note, warning};
-use crate::{dm_arguments, numbers, plots};
+use crate::{dm_arguments, plots};
 
 /// Documents in the folders that verbs write.
 const DOCUMENTS: [&str; 5] =
@@ -69,7 +69,7 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
     let Source { document, place, recorded } = source(&arguments.product)?;
     let Provenance { verb, inputs, options, given, .. } = &recorded.provenance;
     inputs.iter().try_for_each(check)?;
-    let mut command = numbers::bounded(crate::Arguments::command());
+    let mut command = crate::command();
     let mut words: Vec<String> =
         ["sidereal"].into_iter().chain(verb.split(' ')).map(str::to_owned).collect();
     let unknown = |name: &str| {

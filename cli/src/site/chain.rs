@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Command, FromArgMatches};
 use sidereal::io::is_address;
 use sidereal::{Error, Result};
 use toml::{Table, Value};
 
 use super::input;
 use crate::common::{CommandLine, Common};
-use crate::numbers;
 
 /// Verbs of `live`, whose tables have their options.
 pub(super) const VERBS: [&str; 4] = ["search", "channelize", "correlate", "record"];
@@ -20,7 +19,7 @@ pub(super) const VERBS: [&str; 4] = ["search", "channelize", "correlate", "recor
 /// [`Error::Io`] for a file that cannot be read; [`Error::Format`] naming the key at fault and what is expected.
 pub(crate) fn command_line(path: &Path, common: &Common) -> Result<crate::Arguments> {
     let table = input::table(path)?;
-    let mut command = numbers::bounded(crate::Arguments::command());
+    let mut command = crate::command();
     let words = words(path, &table, &command)?;
     let refused = |error: clap::Error| {
         let text = error.to_string();
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> Result<Vec<String>> {
-        let command = numbers::bounded(crate::Arguments::command());
+        let command = crate::command();
         words(Path::new("site.toml"), &text.parse().unwrap(), &command)
     }
 

@@ -3,6 +3,8 @@
 mod cli;
 #[path = "../common/mod.rs"]
 mod common;
+mod config;
+mod help;
 mod options;
 mod provenance;
 mod service;
