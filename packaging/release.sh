@@ -9,7 +9,7 @@
 # Parts:
 #   source      sidereal-VERSION.tar.gz: what git has at the tag
 #   crates      the packages of the Rust registry, each compiled from what it holds
-#   tarball     sidereal-VERSION-x86_64-linux-gnu.tar.gz: the program, linked by zig against glibc 2.17
+#   tarball     sidereal-VERSION-x86_64-linux-gnu.tar.gz: the program, linked by zig against glibc 2.17, with completions and manual
 #   wheel       the Python package, for manylinux 2.17
 #   checksums   SHA256SUMS of the files of this version
 #
@@ -85,6 +85,18 @@ make_crates() {
     run cp "$CARGO_TARGET_DIR"/package/{sidereal,sidereal-bench,sidereal-cli}-"$version".crate "$out/"
 }
 
+# Writes completions and manual below share/, under the names that shells and man look for. Runs the program, which is for this machine.
+install_shared() { # folder with bin/sidereal
+    local program=$1/bin/sidereal share=$1/share shell file
+    for shell in bash:bash-completion/completions/sidereal zsh:zsh/site-functions/_sidereal \
+        fish:fish/vendor_completions.d/sidereal.fish; do
+        file=$share/${shell#*:}
+        run mkdir -p "$(dirname "$file")"
+        run sh -c '"$1" completions "$2" >"$3"' sh "$program" "${shell%%:*}" "$file"
+    done
+    run "$program" --quiet man "$share/man/man1"
+}
+
 make_tarball() {
     local name=sidereal-$version-x86_64-linux-gnu file
     local built=$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/release/sidereal
@@ -94,6 +106,7 @@ make_tarball() {
     run rm -rf "$work/$name"
     run install -D -m 755 "$built" "$work/$name/bin/sidereal"
     run strip --strip-debug "$work/$name/bin/sidereal"
+    install_shared "$work/$name"
     for file in README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE CITATION.cff cli/assets/Inter-LICENSE.txt; do
         run install -m 644 "$source/$file" "$work/$name/"
     done
