@@ -160,7 +160,8 @@ pub(crate) fn plan_dms(
     tolerance: Option<f64>,
     channel_width: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<DmPlan> {
-    let arguments = PlanArguments { dm_min, dm_max: Some(dm_max), dm_step, tolerance, coherent_dm: None };
+    let arguments =
+        PlanArguments { dm_min, dm_max: Some(dm_max), dm_step, tolerance, coherent_dm: None };
     let band = band(freqs, channel_width.map_or(Width::Mean, Width::Given))?;
     Ok(DmPlan { plan: arguments.plan(&band, Unit::Second.number("tsamp", tsamp)?)? })
 }
