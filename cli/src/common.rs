@@ -199,7 +199,7 @@ pub(crate) struct Common {
     /// Faster on a slow disk, but a power failure may leave empty files under final names.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_sync: bool,
-    /// Most bytes that a byte of a compressed input (.gz, .zst) may become; 64 MiB are free.
+    /// Most unpacked bytes for each byte of a compressed input (.gz, .zst), beside 64 MiB for any input.
     ///
     /// Such inputs are unpacked into a file without a name in the output's folder, or in that of TMPDIR if there is no output.
     #[arg(

@@ -64,6 +64,11 @@ const EXAMPLES: &str = "Examples:\n  \
     vdif://HOST:PORT receives VDIF frames, vdif://HOST:PORT?sequence frames behind a sequence number of 8 bytes. They state neither\n\
     frequencies nor, often, the sampling rate: --freq and --sample-rate give them. Without a rate the first second shows it.";
 
+const SEARCH_EXAMPLES: &str = "Examples:\n  \
+    sidereal live search spead://:7148 -o found --dm-max 1000\n  \
+    sidereal live search spead://:7148 spead://:7149 -o found --channels 16 --page 7150\n  \
+    sidereal live search site.toml -o found --trigger-snr 10 --on-event ./alert.sh";
+
 /// Search, channelize, correlate and record streams as they arrive: SPEAD heaps, VDIF frames, packets that a file describes, PSRDADA rings.
 ///
 /// Waits for an observation, works on it until it ends, and waits for the next one, until it is interrupted. An observation ends
@@ -82,6 +87,7 @@ enum Command {
     /// Prints each candidate as lines of JSON, and appends them to candidates.ndjson in the folder: provisional when it stands out,
     /// updated when it changes, then final or retracted. Each observation gets a folder as `search` writes it, named by its start;
     /// final candidates are drawn in the folder pictures.
+    #[command(after_help = SEARCH_EXAMPLES)]
     Search(Box<SearchArguments>),
     /// Channelize the observations of a stream of voltages to files.
     ///

@@ -28,7 +28,7 @@ pub(crate) struct CompletionsArguments {
 
 /// Write the manual: pages for `man`, one for each verb.
 ///
-/// If MANPATH or the option -M of man names the folder above, `man sidereal` and `man sidereal-search` show them.
+/// `man` finds them if MANPATH or its option -M names the parent of FOLDER.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal man && man -M man sidereal-search\n  \

@@ -187,7 +187,7 @@ impl Opened {
 pub(crate) struct Cleaning {
     /// Channels to mask, counted from 0 as recorded, ends included: 10:20,300; or a file that lists them.
     ///
-    /// The file may have such numbers and ranges, in lines or with commas (PRESTO, .bad_chans of `your`), Heimdall's
+    /// The file may have such numbers and ranges, in lines or with commas (.bad_chans of `your`), Heimdall's
     /// options (-zap_chans 10 20), or one 0 or 1 for each channel, where 0 masks (kill masks of dedisp and peasoup). Where the
     /// form is not clear, name it before the file: numbers:FILE, presto:FILE (counted from the lowest frequency),
     /// keep:FILE (0 masks), kill:FILE (1 masks).
@@ -550,13 +550,18 @@ pub(crate) fn parse_channels(words: &str) -> std::result::Result<Channels, Strin
     if let Some((name, path)) = words.split_once(':')
         && let Some(form) = ChannelForm::ALL.into_iter().find(|form| form.name() == name)
     {
+        if path.is_empty() {
+            return Err(format!("a file must follow the form: {name}:FILE"));
+        }
         return Ok(Channels::File(path.into(), Some(form)));
     }
     let path = PathBuf::from(words);
     if path.exists() {
         return Ok(Channels::File(path, None));
     }
-    Err(format!("{why}; there is no file of this name"))
+    Err(format!(
+        "{why}; there is no file of this name, which may follow numbers:, presto:, keep: or kill:"
+    ))
 }
 
 fn parse_ranges(words: &str) -> std::result::Result<Vec<(usize, usize)>, String> {

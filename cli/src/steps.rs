@@ -27,6 +27,7 @@ struct Sum {
 
 static SUMS: Mutex<Vec<Sum>> = Mutex::new(Vec::new());
 
+/// Returns the sums of the run's steps.
 fn sums() -> MutexGuard<'static, Vec<Sum>> {
     SUMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,13 +41,22 @@ pub(crate) fn wanted() -> Result<Option<Targets>, String> {
     parse(&words.to_string_lossy())
 }
 
+/// Parses the value of the variable; `None` if it is empty.
 fn parse(words: &str) -> Result<Option<Targets>, String> {
     if words.trim().is_empty() {
         return Ok(None);
     }
-    let targets: Targets = words.parse().map_err(|error| {
-        format!("{VARIABLE} is \"{words}\" ({error}), expected off, error, warn, info, debug or trace, or TARGET=LEVEL,...")
-    })?;
+    let fault = |why: &str| {
+        format!(
+            "{VARIABLE} is \"{words}\" ({why}), expected off, error, warn, info, debug or trace, or TARGET=LEVEL,..."
+        )
+    };
+    // A single word that is no level would be a target, and say nothing.
+    let is_level = |part: &str| part.contains(['=', ':']) || part.parse::<LevelFilter>().is_ok();
+    if let Some(part) = words.split(',').map(str::trim).find(|part| !is_level(part)) {
+        return Err(fault(&format!("{part} is no level")));
+    }
+    let targets: Targets = words.parse().map_err(|error| fault(&format!("{error}")))?;
     Ok(Some(targets.with_target(MESSAGES, LevelFilter::OFF)))
 }
 
@@ -118,6 +128,7 @@ mod tests {
         for words in ["", " ", "info", "off", "other=trace"] {
             assert!(!enables(words, "sidereal::steps", Level::DEBUG), "{words}");
         }
+        assert!(parse("loud").unwrap_err().contains("loud is no level"));
         let fault = parse("sidereal=loud").unwrap_err();
         assert!(
             fault.contains("RUST_LOG is \"sidereal=loud\"") && fault.contains("expected"),

@@ -52,8 +52,9 @@ impl ChannelForm {
 /// than there are channels, and without a form for zeros and ones that mask most channels or could be numbers;
 /// [`Error::Io`].
 /// # Source
-/// PRESTO's `-ignorechan` and `.zapchans` (rfifind.py); Heimdall's `-zap_chans` (parse_command_line.C), both ends
-/// included; peasoup's kill files (dedisperser.hpp); `.bad_chans` of your_rfimask.py (numbers in one line).
+/// PRESTO's `-ignorechan` and `.zapchans` (rfifind.py), from the lowest frequency on ([`ChannelForm::Presto`]);
+/// Heimdall's `-zap_chans` (parse_command_line.C), both ends included; peasoup's kill files (dedisperser.hpp);
+/// `.bad_chans` of your_rfimask.py (numbers in one line).
 pub fn read_channels(path: &Path, form: Option<ChannelForm>, band: &Band) -> Result<Vec<usize>> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
@@ -145,10 +146,12 @@ impl List<'_> {
         Ok(ChannelForm::Keep)
     }
 
+    /// Returns how often a word occurs.
     fn count(&self, text: &str) -> usize {
         self.words.iter().filter(|word| word.text == text).count()
     }
 
+    /// Makes the error of a list whose form is not clear.
     fn ambiguous(&self, found: &str) -> Error {
         let path = self.path.display();
         let why = format!(
@@ -162,11 +165,23 @@ impl List<'_> {
     fn numbers(&self) -> Result<Vec<bool>> {
         let mut masked = vec![false; self.channels];
         for word in &self.words {
-            let (first, last) = match word.text.split_once(':') {
-                Some((first, last)) => (self.channel(word, first)?, self.channel(word, last)?),
-                None => (self.channel(word, word.text)?, self.channel(word, word.text)?),
+            let parts: Vec<&str> = word.text.split(':').collect();
+            let (first, last, step) = match parts[..] {
+                [only] => (only, only, "1"),
+                [first, last] => (first, last, "1"),
+                [first, last, step] => (first, last, step),
+                _ => {
+                    let why =
+                        format!("found {:?}, expected FIRST:LAST or FIRST:LAST:STEP", word.text);
+                    return Err(self.fault(word, why));
+                }
             };
-            self.mask(&mut masked, word, first..=last)?;
+            let range = self.channel(word, first)?..=self.channel(word, last)?;
+            let step = step.parse().ok().filter(|step| *step > 0).ok_or_else(|| {
+                let why = format!("found {:?}, expected a step of at least 1", word.text);
+                self.fault(word, why)
+            })?;
+            self.mask(&mut masked, word, range, step)?;
         }
         Ok(masked)
     }
@@ -185,7 +200,7 @@ impl List<'_> {
                 return Err(self.fault(name, why));
             }
             let range = self.channel(first, first.text)?..=self.channel(last, last.text)?;
-            self.mask(&mut masked, first, range)?;
+            self.mask(&mut masked, first, range, 1)?;
         }
         Ok(masked)
     }
@@ -215,22 +230,24 @@ impl List<'_> {
         })
     }
 
-    /// Masks the channels of a range, which must not run backwards.
+    /// Masks every `step`-th channel of a range, which must not run backwards.
     fn mask(
         &self,
         masked: &mut [bool],
         word: &Word<'_>,
         range: std::ops::RangeInclusive<usize>,
+        step: usize,
     ) -> Result<()> {
         if range.is_empty() {
             let (first, last) = (range.start(), range.end());
             let why = format!("found the range {first} to {last}, expected its lower end first");
             return Err(self.fault(word, why));
         }
-        masked[range].fill(true);
+        range.step_by(step).for_each(|channel| masked[channel] = true);
         Ok(())
     }
 
+    /// Makes the error of a word.
     fn fault(&self, word: &Word<'_>, why: String) -> Error {
         Error::format(self.path, format!("line {}", word.line), word.offset as u64, why)
     }
@@ -258,7 +275,11 @@ mod tests {
 
     #[test]
     fn every_form_is_recognized() {
-        assert_eq!(found("0:3,40\n", 64), [0, 1, 2, 3, 40], "PRESTO");
+        assert_eq!(found("0:3,40\n", 64), [0, 1, 2, 3, 40], "numbers");
+        assert_eq!(found("0:30:10,40\n", 64), [0, 10, 20, 30, 40], "a step");
+        for wrong in ["0:30:0", "0:30:x", "0:30:1:1"] {
+            assert!(fault(wrong, None, 64).contains(&format!("found {wrong:?}")), "{wrong}");
+        }
         assert_eq!(found("# edges\n0:1, 2:3 # low\r\n\n 62\n", 64), [0, 1, 2, 3, 62]);
         assert_eq!(found("12 3 60 ", 64), [3, 12, 60], "your");
         assert_eq!(found("12,3,3", 64), [3, 12]);

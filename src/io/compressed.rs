@@ -295,6 +295,7 @@ impl<R: Read> Unpacked<R> {
         Self { decoder, kind, ratio, made: 0 }
     }
 
+    /// Returns the compressed input.
     fn input(&mut self) -> &mut Counted<R> {
         match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.get_mut(),
@@ -302,6 +303,7 @@ impl<R: Read> Unpacked<R> {
         }
     }
 
+    /// Makes the error at the present byte of the compressed input.
     fn fault(&mut self, why: String) -> io::Error {
         let fault = Fault { kind: self.kind, offset: self.input().taken, why };
         io::Error::new(io::ErrorKind::InvalidData, fault)
@@ -478,6 +480,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
+    /// Skips bytes of the input.
     fn skip(&mut self, bytes: u64) -> std::result::Result<(), String> {
         let skipped = io::copy(&mut (&mut self.input).take(bytes), &mut io::sink());
         match skipped.map_err(|error| error.to_string())? == bytes {
@@ -582,7 +585,8 @@ mod tests {
             let at = packed.len() - 6;
             damaged[at] ^= 0x55;
             let told = message(&damaged);
-            assert!(told.contains("damaged") || told.contains("ends within"), "{told}");
+            let is_cut = name == "Zstandard" && told.contains("ends within");
+            assert!(told.contains("damaged") || is_cut, "{told}");
             let more = message(&[packed, b"something else, long enough".to_vec()].concat());
             assert!(more.contains("damaged"), "{more}");
         }

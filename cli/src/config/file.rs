@@ -153,7 +153,7 @@ impl<'a> File<'a> {
                 .find(|own| may_hold(own) && own.get_long() == Some(&name))
                 .ok_or_else(|| fault(unknown(command, &place, &name)))?;
             if own.iter().any(|setting| setting.name == name) {
-                return Err(fault("it stands there twice, with - and with _".to_owned()));
+                return Err(fault("the option is set twice: with - and with _".to_owned()));
             }
             let setting = self.setting(argument, value).map_err(&fault)?;
             let words = setting.words(argument);
@@ -274,7 +274,15 @@ fn unknown(command: &Command, place: &[String], name: &str) -> String {
     let alike = |other: &str| strsim::jaro_winkler(name, other);
     let nearest = options.chain(verbs).max_by(|one, other| alike(one).total_cmp(&alike(other)));
     let verb = place[..place.len() - 1].iter().map(|verb| format!(" {verb}")).collect::<String>();
+    let is_of_a_verb = place.len() == 1
+        && command
+            .get_subcommands()
+            .any(|verb| verb.get_arguments().any(|own| own.get_long() == Some(name)));
     let hint = match nearest.filter(|nearest| alike(nearest) > ALIKE) {
+        _ if is_of_a_verb => {
+            "it is an option of single verbs: put it into the table of a verb, such as [search]"
+                .to_owned()
+        }
         Some(nearest) => format!("the nearest is {nearest}"),
         None => format!("`sidereal{verb} --help` lists them"),
     };

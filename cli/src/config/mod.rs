@@ -179,6 +179,10 @@ mod tests {
                 "[search]\nqqq = 5",
                 "qqq: `sidereal search` has no option of this name; `sidereal search --help` lists them",
             ),
+            (
+                "snr = 6",
+                "line 1: snr: `sidereal` has no verb or option of this name; it is an option of single verbs",
+            ),
             ("[live.serch]", "line 1: live.serch: `sidereal live` has no verb or option"),
             ("[search]\nconfig = \"a\"", "no option of this name"),
             (
@@ -195,7 +199,7 @@ mod tests {
             ("[search]\nsnr = \"high\"", "search.snr: invalid value 'high' for '--snr <S/N>'"),
             ("device = \"gpu\"\n[info]", "line 1: device: invalid value 'gpu'"),
             ("[info]\nall = true\n\nall = true", "line 4: it is not TOML: duplicate key"),
-            ("[search]\ndm_max = 1\ndm-max = 2", "it stands there twice"),
+            ("[search]\ndm_max = 1\ndm-max = 2", "the option is set twice"),
         ] {
             let error = with_file(text, "search a.fil").unwrap_err();
             assert!(matches!(error, Error::Format { .. }), "{error:?}");

@@ -26,8 +26,8 @@ pub(super) const TAPS: usize = 8;
 /// Each antenna's voltages are delayed according to its position, channelized by a polyphase filter bank,
 /// phase-rotated by the residual delay, quantized, multiplied with those of every other antenna and integrated. With
 /// --phase-centre a source there has phase 0 at all times; with --drift only the antennas' cable delays are removed.
-/// OUT.json records the output and its provenance, and plots summarize it. CASA reads the visibilities through
-/// pyuvdata.
+/// OUT.json records the output and its provenance, and OUT.html shows plots in a browser. CASA reads the visibilities
+/// through pyuvdata.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

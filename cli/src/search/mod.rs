@@ -88,7 +88,8 @@ const REMOVALS_PART: u64 = 32;
 ///
 /// Dedisperses the recording at many trial DMs, finds pulses of any width in each time series, and clusters the
 /// events of each burst into one candidate. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv
-/// (FETCH's columns), one PNG per candidate, overview.png and summary.json, which names the GPU if one was used.
+/// (FETCH's columns), one PNG per candidate, report.html for a browser and summary.json, which names the GPU if one
+/// was used.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \

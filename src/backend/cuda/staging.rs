@@ -410,14 +410,13 @@ impl RowReader {
     ///
     /// # Errors
     /// [`Error::Device`] if the driver or earlier work failed.
-    pub fn read<T: Pod>(&mut self, from: &Buffer<T>, take: impl FnMut(&[f32])) -> Result<()> {
-        let words = size_of::<T>() / size_of::<f32>();
+    pub fn read<T: Pod>(&mut self, from: &Buffer<T>, mut take: impl FnMut(&[f32])) -> Result<()> {
+        let words = const { words_of::<T>() };
         // A part is a row; the last one may be shorter.
         let stride = READ_WORDS / words;
         let (rows, rest) = (from.len() / stride, from.len() % stride);
         let whole = ReadRows { first: 0, stride, rows, ranges: [0..stride, 0..0] };
         let last = ReadRows { first: rows * stride, stride, rows: 1, ranges: [0..rest, 0..0] };
-        let mut take = take;
         self.read_rows(from, &whole, &mut take)?;
         if rest > 0 { self.read_rows(from, &last, take) } else { Ok(()) }
     }
@@ -433,12 +432,15 @@ impl RowReader {
         mut take: impl FnMut(&[f32]),
     ) -> Result<()> {
         let bytes = size_of::<T>();
-        let words = bytes / size_of::<f32>() * rows.ranges.iter().map(Range::len).sum::<usize>();
+        let elements: usize = rows.ranges.iter().map(Range::len).sum();
+        let words = const { words_of::<T>() } * elements;
         let reach = rows.ranges.iter().map(|range| range.end).max().unwrap_or(0);
         if rows.rows == 0 {
             return Ok(());
         }
-        let (expected, actual) = (from.len(), rows.first + (rows.rows - 1) * rows.stride + reach);
+        let last = (rows.rows - 1).saturating_mul(rows.stride);
+        let (expected, actual) =
+            (from.len(), rows.first.saturating_add(last).saturating_add(reach));
         if actual > expected {
             return Err(Error::Shape { what: "elements of a device's buffer", expected, actual });
         }
@@ -480,4 +482,11 @@ impl RowReader {
         while receive(&mut self.ring)? {}
         Ok(())
     }
+}
+
+/// Returns the number of 32-bit words of an element, which must be a whole one.
+const fn words_of<T>() -> usize {
+    let bytes = size_of::<T>();
+    assert!(bytes > 0 && bytes.is_multiple_of(size_of::<f32>()), "elements are whole 32-bit words");
+    bytes / size_of::<f32>()
 }

@@ -67,7 +67,8 @@ pub(super) const DESIGN: [&str; 15] = [
 ///
 /// Writes a folder with events.json (loudest first), events.xml (LIGO_LW: sngl_inspiral, coinc tables, the SNR series
 /// and spectra that BAYESTAR localizes with), snr.h5 (SNR series of the events, whitened strain), bank_H1.h5 and so
-/// on if banks were made (not with minimum-phase whitening, whose phase shift they would contain), and plots.
+/// on if banks were made (not with minimum-phase whitening, whose phase shift they would contain), and
+/// report.html with plots.
 /// False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("waves").args(["templates", "bank", "masses"]).required(true))]
