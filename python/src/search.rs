@@ -76,6 +76,24 @@ struct Listener<'a> {
     interruption: &'a mut Interruption,
     on_candidate: Option<&'a Py<PyAny>>,
     found: Vec<single_pulse::Candidate>,
+    /// Times, DMs and S/N of the candidates with which Python was called.
+    heard: Vec<[f64; 3]>,
+}
+
+impl Listener<'_> {
+    /// Calls Python with each candidate that it has not heard of; returns false if it raised an exception.
+    fn call(&mut self, candidates: &[single_pulse::Candidate]) -> bool {
+        let Some(call) = self.on_candidate else { return true };
+        let key = |one: &single_pulse::Candidate| [one.time_s, one.dm, one.snr];
+        let is_new = |one: &&single_pulse::Candidate| !self.heard.contains(&key(one));
+        let new: Vec<single_pulse::Candidate> = candidates.iter().filter(is_new).copied().collect();
+        self.heard.extend(new.iter().map(key));
+        new.is_empty()
+            || self.interruption.goes_on(|py| {
+                let each = |found| call.call1(py, (Candidate::from(found),)).map(drop);
+                new.iter().try_for_each(each)
+            })
+    }
 }
 
 impl Observer for Listener<'_> {
@@ -85,14 +103,7 @@ impl Observer for Listener<'_> {
 
     fn found(&mut self, candidates: &[single_pulse::Candidate]) -> sidereal::Result<()> {
         self.found.extend_from_slice(candidates);
-        let Some(call) = self.on_candidate.filter(|_| !candidates.is_empty()) else {
-            return Ok(());
-        };
-        let goes_on = self.interruption.goes_on(|py| {
-            let each = |found| call.call1(py, (Candidate::from(found),)).map(drop);
-            candidates.iter().try_for_each(each)
-        });
-        if goes_on { Ok(()) } else { Err(Error::stopped("on_candidate")) }
+        if self.call(candidates) { Ok(()) } else { Err(Error::stopped("on_candidate")) }
     }
 
     fn taken(&mut self) -> sidereal::Result<Vec<single_pulse::Candidate>> {
@@ -283,8 +294,12 @@ pub(crate) fn search<'py>(
         let on_candidate = on_candidate.as_ref();
         let report = py.detach(|| {
             let interruption = &mut interruption;
-            let mut listener = Listener { interruption, on_candidate, found: Vec::new() };
-            burst::search_from(source, &options, &backend, None, &mut listener)
+            let (found, heard) = (Vec::new(), Vec::new());
+            let mut listener = Listener { interruption, on_candidate, found, heard };
+            let report = burst::search_from(source, &options, &backend, None, &mut listener)?;
+            // Those that the end of the data made final.
+            let goes_on = listener.call(&report.candidates);
+            if goes_on { Ok(report) } else { Err(Error::stopped("on_candidate")) }
         });
         candidates(py, &interruption.result(report)?, header.tstart_mjd, header.tsamp_s)
     };
