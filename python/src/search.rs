@@ -10,6 +10,7 @@ use sidereal::io::{self, FilterbankHeader, FilterbankSource, OpenOptions};
 use sidereal::pipeline::burst::{self, Checkpoint, Observer, SearchOptions, Source, Status};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::single_pulse;
+use sidereal::units::SECONDS_PER_DAY;
 
 use crate::arguments::{Unit, Width, backend, band, count, zapped};
 use crate::arrays::Readable;
@@ -78,6 +79,8 @@ struct Listener<'a> {
     found: Vec<single_pulse::Candidate>,
     /// Times, DMs and S/N of the candidates with which Python was called.
     heard: Vec<[f64; 3]>,
+    /// Seconds from the recording's first sample to the first row's start.
+    delay_s: f64,
 }
 
 impl Listener<'_> {
@@ -90,8 +93,11 @@ impl Listener<'_> {
         self.heard.extend(new.iter().map(key));
         new.is_empty()
             || self.interruption.goes_on(|py| {
-                let each = |found| call.call1(py, (Candidate::from(found),)).map(drop);
-                new.iter().try_for_each(each)
+                new.iter().try_for_each(|found| {
+                    let mut found = *found;
+                    found.shift(self.delay_s);
+                    call.call1(py, (Candidate::from(&found),)).map(drop)
+                })
             })
     }
 }
@@ -285,9 +291,13 @@ pub(crate) fn search<'py>(
     };
     let backend = backend(py, device, threads)?;
     let run = |source: Source<'_>| {
-        let header = match &source {
-            Source::Rows(rows) => rows.header().clone(),
-            Source::Voltages(filterbank) => filterbank.header().clone(),
+        let (header, delay_s) = match &source {
+            Source::Rows(rows) => (rows.header().clone(), 0.0),
+            Source::Voltages(filterbank) => {
+                let geometry = filterbank.geometry();
+                let delay_s = geometry.delay_samples * geometry.recorded_tsamp_s;
+                (filterbank.header().clone(), delay_s)
+            }
         };
         let options = arguments.options(&header)?;
         let mut interruption = Interruption::default();
@@ -295,13 +305,19 @@ pub(crate) fn search<'py>(
         let report = py.detach(|| {
             let interruption = &mut interruption;
             let (found, heard) = (Vec::new(), Vec::new());
-            let mut listener = Listener { interruption, on_candidate, found, heard };
-            let report = burst::search_from(source, &options, &backend, None, &mut listener)?;
+            let mut listener = Listener { interruption, on_candidate, found, heard, delay_s };
+            let mut report = burst::search_from(source, &options, &backend, None, &mut listener)?;
             // Those that the end of the data made final.
             let goes_on = listener.call(&report.candidates);
+            // Times count from the recording's first sample, as those of the command line.
+            report.candidates.iter_mut().for_each(|candidate| candidate.shift(delay_s));
             if goes_on { Ok(report) } else { Err(Error::stopped("on_candidate")) }
         });
-        candidates(py, &interruption.result(report)?, header.tstart_mjd, header.tsamp_s)
+        let tstart_mjd = match header.tstart_mjd {
+            start if start > 0.0 => start - delay_s / SECONDS_PER_DAY,
+            unknown => unknown,
+        };
+        candidates(py, &interruption.result(report)?, tstart_mjd, header.tsamp_s)
     };
     let bank = VoltageArguments { channels, taps, integrate, coherent_dm };
     if let Ok(mut recording) = source.extract::<PyRefMut<'_, Recording>>() {
