@@ -99,7 +99,7 @@ print("visibilities:", visibilities.sums.shape, "channel, pair of antennas, pair
 
 # %% [markdown]
 # The first call on a GPU compiles its kernels and keeps them in a cache, which is why each step runs twice here. Arrays travel from the memory of
-# the host to the GPU and back in each call, and the times have this in them. The output kept here is of a machine without a GPU and a build
-# for tests: [performance](../src/performance.md) has the speed of a release, also on a GPU.
+# the host to the GPU and back in each call, and the times have this in them, so that small inputs are faster on the processor. The output kept here
+# is of an H200 with 16 cores of its host and a build for tests: [performance](../src/performance.md) has the speed of a release.
 #
 # From here: [GPUs](../src/gpus.md) of the guide.
