@@ -336,7 +336,7 @@ impl Dedisperser {
         Ok(series.as_any().clone())
     }
 
-    /// Dedisperses an array in a GPU's memory and, on request, the rest of the stream; the result is there, too.
+    /// Dedisperses an array in a GPU's memory and, on request, the rest of the stream, and leaves the result there.
     fn run_on_gpu<'py>(
         &mut self,
         py: Python<'py>,

@@ -208,7 +208,7 @@ pub(crate) struct Exported {
     pub(crate) owner: Box<dyn Send>,
 }
 
-/// What a tensor for another library points to; the tensor is first.
+/// Holds an exported tensor and the memory it points to; the tensor is the first field, as its consumer expects.
 #[repr(C)]
 struct Held<T> {
     managed: T,

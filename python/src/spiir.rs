@@ -330,7 +330,7 @@ impl Spiir {
         Ok(ratios.as_any().clone())
     }
 
-    /// Filters samples in a GPU's memory, or as many zeros; the result is there, too.
+    /// Filters samples in a GPU's memory, or as many zeros, and leaves the result there.
     fn run_on_gpu<'py>(
         &mut self,
         py: Python<'py>,

@@ -11,7 +11,7 @@ const MOST_LINES: usize = 60;
 /// Most options of a short help.
 const MOST_OPTIONS: usize = 20;
 
-/// Returns the verbs and all that are below them, each as the words after `sidereal`.
+/// Collects every verb and subcommand as the words that follow `sidereal`.
 fn verbs(folder: &Path, verb: &str, all: &mut Vec<String>) {
     all.push(verb.to_owned());
     let help = stdout(&sidereal(folder, &format!("{verb} --help")));
