@@ -20,8 +20,8 @@ pub(crate) struct Batch {
     /// Treat each INPUT as a recording of its own, with a folder of its own, instead of as parts of one.
     ///
     /// The folders have the default names, in the folder that --output names. An input that fails does not end the others; a
-    /// last line has the numbers of those done and failed, and the exit code is 0 only if all were done. --json prints a
-    /// document a line.
+    /// last line has the numbers of those done and failed, and the exit code is 0 only if all were done. --json prints one
+    /// JSON document per line.
     #[arg(long, help_heading = "Output")]
     each: bool,
 }
@@ -80,6 +80,7 @@ struct Ended {
 }
 
 impl Ended {
+    /// Counts a run by its exit code.
     fn count(&mut self, exit: Exit) {
         match exit {
             Exit::Success => self.done += 1,
@@ -91,6 +92,7 @@ impl Ended {
         }
     }
 
+    /// Formats the last line.
     fn text(self, inputs: usize) -> String {
         let Self { done, failed, .. } = self;
         let left = match inputs - done - failed {

@@ -337,7 +337,7 @@ impl Channelizer {
         Ok(rows.as_any().clone())
     }
 
-    /// Channelizes an array in a GPU's memory; the result is there, too.
+    /// Channelizes an array in a GPU's memory, and leaves the result there.
     fn run_on_gpu<'py>(
         &mut self,
         py: Python<'py>,
@@ -412,7 +412,7 @@ impl Channelizer {
     /// Parameters
     /// ----------
     /// x : array
-    ///     Axes: those that were given, then time; contiguous. On a GPU, the result is there, too.
+    ///     Axes: those that were given, then time; contiguous. The result of an array on a GPU stays there.
     /// out : array, optional
     ///     Array of the result's shape and type, to be overwritten.
     ///

@@ -465,7 +465,7 @@ impl Dedisperser {
     /// Parameters
     /// ----------
     /// x : array
-    ///     Axes: time and channel; contiguous. On a GPU, the result is there, too.
+    ///     Axes: time and channel; contiguous. The result of an array on a GPU stays there.
     /// out : array, optional
     ///     Array of the result's shape and type, to be overwritten.
     ///

@@ -400,7 +400,7 @@ impl Spiir {
     /// Parameters
     /// ----------
     /// x : array of float32
-    ///     Whitened strain; axis: time; contiguous. On a GPU, the result is there, too.
+    ///     Whitened strain; axis: time; contiguous. The result of an array on a GPU stays there.
     /// out : array, optional
     ///     Array of the result's shape and type, to be overwritten.
     ///
