@@ -39,35 +39,52 @@ impl Batch {
         }
     }
 
-    /// Returns the inputs of each run; `None` if all are parts of one recording.
+    /// Runs a verb on all inputs or, with the option, on each.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output, which `place` returns.
-    pub(crate) fn inputs<'a>(
-        &self,
-        inputs: &'a [PathBuf],
-        place: impl Fn(&Path) -> PathBuf,
-    ) -> Result<Option<&'a [PathBuf]>> {
+    /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output; without the option, the error
+    /// of the run.
+    pub(crate) fn run(&self, verb: &impl PerInput, common: &Common) -> Result<Exit> {
         if !self.each {
-            return Ok(None);
+            return verb.run(common);
         }
-        if let Some(path) = inputs.iter().find(|path| is_stream(path)) {
-            return Err(Error::parameter(
-                "--each",
-                shown(path),
-                "it is for files, not for streams",
-            ));
-        }
-        let places: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
-        for (index, own) in places.iter().enumerate() {
-            if let Some(first) = places[..index].iter().position(|other| other == own) {
-                let (a, b) = (inputs[first].display(), inputs[index].display());
-                let rule = format!("{a} and {b} would both be written there; run them one by one");
-                return Err(Error::parameter("--each", own.display(), rule));
-            }
-        }
-        Ok(Some(inputs))
+        check_apart(verb.inputs(), |input| verb.of_one(input).place())?;
+        Ok(run_each(verb.inputs(), common, |input, common| verb.of_one(input).run(common)))
     }
+}
+
+/// Options of a verb that can run on each of its inputs.
+pub(crate) trait PerInput: Sized {
+    /// Returns all inputs.
+    fn inputs(&self) -> &[PathBuf];
+
+    /// Returns the options of the run of one input.
+    fn of_one(&self, input: &Path) -> Self;
+
+    /// Returns where the product goes.
+    fn place(&self) -> PathBuf;
+
+    /// Runs the verb on all inputs.
+    ///
+    /// # Errors
+    /// Those of the verb.
+    fn run(&self, common: &Common) -> Result<Exit>;
+}
+
+/// Checks that inputs are files, and that the runs of two do not have the same output, which `place` returns.
+fn check_apart(inputs: &[PathBuf], place: impl Fn(&Path) -> PathBuf) -> Result<()> {
+    if let Some(path) = inputs.iter().find(|path| is_stream(path)) {
+        return Err(Error::parameter("an input", shown(path), "--each takes files, not streams"));
+    }
+    let places: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
+    for (index, own) in places.iter().enumerate() {
+        if let Some(first) = places[..index].iter().position(|other| other == own) {
+            let (a, b) = (inputs[first].display(), inputs[index].display());
+            let rule = format!("{a} and {b} would both be written there; run them one by one");
+            return Err(Error::parameter("the output", own.display(), rule));
+        }
+    }
+    Ok(())
 }
 
 /// Numbers of runs by their end.
@@ -104,10 +121,10 @@ impl Ended {
 }
 
 /// Calls `run` for each input, with options whose command line has that input alone; reports errors and goes on.
-pub(crate) fn run(
+fn run_each(
     inputs: &[PathBuf],
     common: &Common,
-    mut run: impl FnMut(&Path, &Common) -> Result<Exit>,
+    run: impl Fn(&Path, &Common) -> Result<Exit>,
 ) -> Exit {
     let mut ended = Ended::default();
     let mut is_stopped = false;
@@ -168,17 +185,17 @@ mod tests {
 
     #[test]
     fn two_inputs_have_two_outputs() {
-        let batch = Batch { each: true };
         let inputs = ["a/x.fil", "b/x.fil"].map(PathBuf::from);
-        let apart = batch.inputs(&inputs, |path| path.with_extension("out"));
-        assert_eq!(apart.unwrap(), Some(&inputs[..]));
-        let place = |path: &Path| PathBuf::from(path.file_stem().unwrap_or_default());
-        let message = batch.inputs(&inputs, place).unwrap_err().to_string();
-        for word in ["--each is x", "a/x.fil and b/x.fil"] {
+        check_apart(&inputs, |input| input.with_extension("out")).unwrap();
+        let place = |input: &Path| PathBuf::from(input.file_stem().unwrap_or_default());
+        let message = check_apart(&inputs, place).unwrap_err().to_string();
+        for word in ["the output is x", "a/x.fil and b/x.fil"] {
             assert!(message.contains(word), "{message}");
         }
-        let stream = batch.inputs(&["-".into()], |path| path.to_path_buf()).unwrap_err();
-        assert!(stream.to_string().contains("standard input"), "{stream}");
-        assert_eq!(Batch { each: false }.inputs(&inputs, place).unwrap(), None);
+        let stream = check_apart(&["-".into()], Path::to_path_buf).unwrap_err();
+        assert_eq!(
+            stream.to_string(),
+            "an input is standard input, but --each takes files, not streams"
+        );
     }
 }

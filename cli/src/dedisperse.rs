@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay
 use sidereal::view::Plane;
 use sidereal::{Error, Result, trace};
 
-use crate::batch::{self, Batch};
+use crate::batch::{Batch, PerInput};
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::gaps::{self, Gap};
@@ -84,16 +84,7 @@ const SUFFIX: &str = "dedispersed";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let place = |input: &Path| {
-        let own = arguments.of_one(input);
-        own.destination.place(&own.recording, SUFFIX)
-    };
-    match arguments.batch.inputs(&arguments.recording.inputs, place)? {
-        None => run_one(arguments, common),
-        Some(inputs) => Ok(batch::run(inputs, common, |input, common| {
-            run_one(&arguments.of_one(input), common)
-        })),
-    }
+    arguments.batch.run(arguments, common)
 }
 
 /// Dedisperses one recording.
@@ -203,14 +194,27 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
     Some((length_s.max(0.0) / header.tsamp_s) as u64)
 }
 
-impl Arguments {
-    /// Returns the options of a run of one input of several.
+impl PerInput for Arguments {
+    fn inputs(&self) -> &[PathBuf] {
+        &self.recording.inputs
+    }
+
     fn of_one(&self, input: &Path) -> Self {
         let recording = self.recording.of_one(input);
         let destination = self.destination.of_each(&recording, SUFFIX);
         Self { recording, destination, ..self.clone() }
     }
 
+    fn place(&self) -> PathBuf {
+        self.destination.place(&self.recording, SUFFIX)
+    }
+
+    fn run(&self, common: &Common) -> Result<Exit> {
+        run_one(self, common)
+    }
+}
+
+impl Arguments {
     /// Returns the steps of mitigation: none unless `--rfi` is given.
     fn rfi(&self) -> Rfi {
         self.selection.cleaning.rfi.unwrap_or(Rfi::None)

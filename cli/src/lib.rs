@@ -69,7 +69,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::{CommandLine, Common};
 use interrupt::Exit;
-use say::more;
 use sidereal::Result;
 use sidereal::backend::cuda::{CompileRequest, CompilerProgram, Extent};
 use sidereal::io::{Unpacking, printable};
@@ -210,8 +209,8 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         // 0 after help, 2 after wrong use.
         Err(error) => {
             let _ = error.print();
-            if error.use_stderr() && !expanded.added.is_empty() {
-                more!("\nOptions of --config and --preset: {}", expanded.added.join(" "));
+            if error.use_stderr() {
+                expanded.name_added();
             }
             return error.exit_code() as u8;
         }
@@ -236,7 +235,13 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     interrupt::ready();
     let exit = match catch_unwind(AssertUnwindSafe(|| run_verb(&arguments))) {
         Ok(Ok(exit)) => exit,
-        Ok(Err(error)) => errors::report(&error),
+        Ok(Err(error)) => {
+            let exit = errors::report(&error);
+            if exit == Exit::WrongUse {
+                expanded.name_added();
+            }
+            exit
+        }
         Err(_) => errors::after_panic(),
     };
     interrupt::stopping();

@@ -17,6 +17,8 @@ use sidereal::Result;
 use file::{CONFIG, File, PRESET, PRINT_CONFIG};
 use verb::Verb;
 
+use crate::say::more;
+
 /// Command line with the options that files and presets add.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expanded {
@@ -26,6 +28,15 @@ pub(crate) struct Expanded {
     pub(crate) added: Vec<String>,
     /// Text to print instead of running the verb.
     pub(crate) text: Option<String>,
+}
+
+impl Expanded {
+    /// Prints the options that were added, below an error that may be about one of them.
+    pub(crate) fn name_added(&self) {
+        if !self.added.is_empty() {
+            more!("          Options of --config and --preset: {}", self.added.join(" "));
+        }
+    }
 }
 
 /// Adds the options of this module to a command line.

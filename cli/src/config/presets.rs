@@ -140,7 +140,6 @@ mod tests {
             ("parkes-superb-f", "Parkes SUPERB F"),
             ("parkes-superb-t", "Parkes SUPERB T"),
             ("utmost", "UTMOST"),
-            ("vla", "VLA"),
         ] {
             let survey = sidereal::simulate::Telescope::by_name(survey).unwrap();
             let settings = options(preset, &["search".to_owned()], &command).unwrap();
@@ -169,6 +168,6 @@ mod tests {
     fn the_list_has_options_and_sources() {
         let text = list(&crate::command()).unwrap();
         assert!(text.contains("    search --dm-max=3763 --max-width=0.0405 --snr=9.5\n"), "{text}");
-        assert!(text.contains("    source of snr: Shannon et al. 2018"), "{text}");
+        assert!(text.contains("    source of snr: github.com/FRBs/zdm"), "{text}");
     }
 }

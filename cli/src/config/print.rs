@@ -36,7 +36,7 @@ fn of_verb(verb: &Verb<'_>) -> Result<String> {
     );
     let mut without = Vec::new();
     let mut heading = None;
-    for argument in verb.command.get_arguments().filter(|own| may_hold(own)) {
+    for argument in by_heading(verb.command) {
         let name = argument.get_long().unwrap_or_default();
         let Some(value) = value(verb, argument)? else {
             without.push(name);
@@ -53,6 +53,14 @@ fn of_verb(verb: &Verb<'_>) -> Result<String> {
         text += &without.iter().map(|name| format!("# {name}\n")).collect::<String>();
     }
     Ok(text)
+}
+
+/// Returns the options that a file may hold, grouped by their headings in the order of the help.
+fn by_heading(command: &Command) -> Vec<&Arg> {
+    let mut arguments: Vec<&Arg> = command.get_arguments().filter(|own| may_hold(own)).collect();
+    let headings: Vec<_> = arguments.iter().map(|own| own.get_help_heading()).collect();
+    arguments.sort_by_key(|own| headings.iter().position(|one| *one == own.get_help_heading()));
+    arguments
 }
 
 /// Returns the value of an option as TOML; `None` if it has none.
@@ -92,6 +100,17 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heading_is_printed_once() {
+        let words = ["sidereal", "search", "a.fil"].map(OsString::from);
+        let text = text(&crate::command(), &words).unwrap().unwrap();
+        let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
+        assert!(headings.contains(&"# Output"), "{headings:?}");
+        for (index, heading) in headings.iter().enumerate() {
+            assert!(!headings[..index].contains(heading), "{heading}");
+        }
+    }
 
     #[test]
     fn numbers_keep_their_digits() {

@@ -39,7 +39,7 @@ use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::{self, Alerts, Observation};
-use crate::batch::{self, Batch};
+use crate::batch::{Batch, PerInput};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::behind;
 use crate::common::{self, Common};
@@ -221,16 +221,7 @@ const SUFFIX: &str = "search";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let place = |input: &Path| {
-        let own = arguments.of_one(input);
-        own.destination.place(&own.recording, SUFFIX)
-    };
-    match arguments.batch.inputs(&arguments.recording.inputs, place)? {
-        None => run_one(arguments, common),
-        Some(inputs) => Ok(batch::run(inputs, common, |input, common| {
-            run_one(&arguments.of_one(input), common)
-        })),
-    }
+    arguments.batch.run(arguments, common)
 }
 
 /// Searches one recording.
@@ -974,14 +965,27 @@ impl Detection {
     }
 }
 
-impl Arguments {
-    /// Returns the options of a run of one input of several.
+impl PerInput for Arguments {
+    fn inputs(&self) -> &[PathBuf] {
+        &self.recording.inputs
+    }
+
     fn of_one(&self, input: &Path) -> Self {
         let recording = self.recording.of_one(input);
         let destination = self.destination.of_each(&recording, SUFFIX);
         Self { recording, destination, ..self.clone() }
     }
 
+    fn place(&self) -> PathBuf {
+        self.destination.place(&self.recording, SUFFIX)
+    }
+
+    fn run(&self, common: &Common) -> Result<Exit> {
+        run_one(self, common)
+    }
+}
+
+impl Arguments {
     /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
         let mut also = self.selection.files(&self.trials);

@@ -162,7 +162,7 @@ fn presets_give_way_and_are_recorded() {
     done(path, "rerun a -q -o d");
     assert_eq!(document(&path.join("d"), "summary.json")["provenance"]["options"]["snr"], 9.5);
     let list = done(path, "search --preset list");
-    for text in ["askap-craft: ASKAP", "--dm-max=3763", "source of snr: Shannon et al. 2018"] {
+    for text in ["askap-craft: ASKAP", "--dm-max=3763", "source of snr: github.com/FRBs/zdm"] {
         assert!(list.contains(text), "{text} is not in {list}");
     }
     assert_eq!(list, done(path, "correlate --preset list"));
