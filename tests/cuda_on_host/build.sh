@@ -33,27 +33,52 @@ if [[ "${2:-}" == --test ]]; then
     "$to/selftest" "$here"
     SIDEREAL_EMULATED_CAPABILITY=8.0 "$to/selftest" "$here" >/dev/null
     SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/selftest" "$here" >/dev/null
+    SIDEREAL_EMULATED_DEVICES=2 "$to/selftest" "$here" >/dev/null
     g++ -std=c++17 -O1 -w ../selftest/transforms.cc -o "$to/transforms" -L"$to" -lcufft -lpthread
     "$to/transforms"
-    # Runs a faulty kernel ($1); its output must contain $2.
+    g++ -std=c++17 -O1 -w ../selftest/devices.cc -o "$to/devices" -L"$to" -lcuda -lnvrtc -lcufft -lpthread
+    "$to/devices" "$here" >/dev/null
+    export SIDEREAL_EMULATED_DEVICES=2
+    "$to/devices" "$here"
+    SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/devices" "$here" >/dev/null
+    SIDEREAL_EMULATED_NO_PEER=1 SIDEREAL_EMULATED_DEVICES=8 "$to/devices" "$here" >/dev/null
+    SIDEREAL_EMULATED_CAPABILITY=9.0,8.0 "$to/devices" "$here" kinds >/dev/null
+    SIDEREAL_EMULATED_MEMORY_MIB=4096,1 "$to/devices" "$here" full >/dev/null
+    for late in 0 1; do
+        SIDEREAL_EMULATED_LATE=$late SIDEREAL_EMULATED_FAIL=cuLaunchKernel:2:719:1 "$to/devices" "$here" lost >/dev/null
+    done
+    unset SIDEREAL_EMULATED_DEVICES
+    # Runs a test program ($1) with a fault ($2); its output must contain $3.
     found() {
         local words
-        words=$("$to/selftest" "$here" "$1" 2>&1 || true)
-        if [[ "$words" != *"$2"* ]]; then
-            echo "FAILED: $1 was not found: $words"
+        words=$("$to/$1" "$here" "$2" 2>&1 || true)
+        if [[ "$words" != *"$3"* ]]; then
+            echo "FAILED: $2 was not found: $words"
             exit 1
         fi
-        echo "ok     $1 is found"
+        echo "ok     $2 is found"
     }
-    found past_the_end 'at byte 256 of an allocation of 256 bytes'
-    found stuck 'waits in named barrier (0x1)'
-    found past_shared 'shared memory: byte 1024 of 1024'
-    found misaligned 'misaligned'
-    found odd_box '8 elements of 1 bytes along a row are not a multiple of 16 bytes'
-    found trapped '__trap'
-    found forgotten_wait '7 7'
-    SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
-    found host_pointer "not the device's memory"
+    found selftest past_the_end 'at byte 256 of an allocation of 256 bytes'
+    found selftest stuck 'waits in named barrier (0x1)'
+    found selftest past_shared 'shared memory: byte 1024 of 1024'
+    found selftest misaligned 'misaligned'
+    found selftest odd_box '8 elements of 1 bytes along a row are not a multiple of 16 bytes'
+    found selftest trapped '__trap'
+    found selftest forgotten_wait '7 7'
+    SIDEREAL_EMULATED_LATE=1 found selftest forgotten_wait '7 cbcbcbcb'
+    found selftest host_pointer "not the device's memory"
+    export SIDEREAL_EMULATED_DEVICES=2
+    found devices no_access 'at byte 0 of an allocation of 256 bytes on device 1, to which device 0 has no access'
+    found devices access_ended 'to which device 0 has no access'
+    found devices transform 'to which device 0 has no access'
+    for fault in copy_in copy_out copy_across fill; do
+        found devices $fault 'work of device 0 with memory of device 1'
+    done
+    found devices other_owner 'work of device 0 with memory of device 1'
+    found devices forgotten_wait 'copied 1'
+    SIDEREAL_EMULATED_LATE=1 found devices forgotten_wait 'copied 0'
+    SIDEREAL_EMULATED_LATE=1 found devices freed 'memory of device 1 that is freed'
+    unset SIDEREAL_EMULATED_DEVICES
     # The comparison reports a copy of unwritten memory, and only that.
     "$here/initialized.sh" "$to/selftest" "$here" written
     if words=$("$here/initialized.sh" "$to/selftest" "$here" unwritten) || [[ "$words" != *'8 bytes at byte 0 of an allocation of 8 bytes'* ]]; then

@@ -1,110 +1,11 @@
 // Runs the kernels of kernels.cu on the emulated device, or lets one of them fail: main FOLDER [KERNEL].
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <array>
-#include <fstream>
-#include <sstream>
-#include <string>
-#include <vector>
 
-extern "C" {
-int cuInit(unsigned);
-int cuDevicePrimaryCtxRetain(void**, int);
-int cuCtxSetCurrent(void*);
-int cuModuleLoadData(void**, const void*);
-int cuModuleGetFunction(void**, void*, const char*);
-int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
-int cuMemAlloc_v2(uint64_t*, size_t);
-int cuMemFree_v2(uint64_t);
-int cuPointerGetAttribute(void*, int, uint64_t);
-int cuMemcpyHtoD_v2(uint64_t, const void*, size_t);
-int cuMemcpyDtoH_v2(void*, uint64_t, size_t);
-int cuCtxSynchronize();
-int cuStreamCreate(void**, unsigned);
-int cuStreamSynchronize(void*);
-int cuStreamWaitEvent(void*, void*, unsigned);
-int cuEventCreate(void**, unsigned);
-int cuEventRecord(void*, void*);
-int cuEventSynchronize(void*);
-int cuEventQuery(void*);
-int cuEventDestroy_v2(void*);
-int cuTensorMapEncodeTiled(void*, unsigned, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*, const unsigned*, unsigned,
-                           unsigned, unsigned, unsigned);
-int nvrtcCreateProgram(void**, const char*, const char*, int, const char* const*, const char* const*);
-int nvrtcCompileProgram(void*, int, const char* const*);
-int nvrtcGetProgramLogSize(void*, size_t*);
-int nvrtcGetProgramLog(void*, char*);
-int nvrtcGetCUBINSize(void*, size_t*);
-int nvrtcGetCUBIN(void*, char*);
-}
+#include "device.h"
 
-static int failures;
-static void expect(bool good, const char* what) {
-  printf("%s %s\n", good ? "ok    " : "FAILED", what);
-  failures += !good;
-}
-static std::string read(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+extern "C" int cuTensorMapEncodeTiled(void*, unsigned, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*,
+                                      const unsigned*, unsigned, unsigned, unsigned, unsigned);
 
-static bool is_hopper() {
-  const char* capability = getenv("SIDEREAL_EMULATED_CAPABILITY");
-  return !capability || strcmp(capability, "8.0");
-}
-
-struct Device {
-  void* module = nullptr;
-
-  explicit Device(const std::string& folder) {
-    std::string source = read(folder + "/selftest/kernels.cu");
-    std::string helpers = read(folder + "/../../src/backend/cuda/device.cuh");
-    const char *names[] = {"device.cuh", "ptx.cuh"}, *texts[] = {helpers.c_str(), "#error not replaced"};
-    void *program, *context;
-    nvrtcCreateProgram(&program, source.c_str(), "kernels.cu", 2, texts, names);
-    const char* options[] = {is_hopper() ? "--gpu-architecture=sm_90a" : "--gpu-architecture=sm_80", "--std=c++17", "-default-device"};
-    int compiled = nvrtcCompileProgram(program, 3, options);
-    size_t bytes;
-    nvrtcGetProgramLogSize(program, &bytes);
-    std::string log(bytes, 0);
-    nvrtcGetProgramLog(program, log.data());
-    if (compiled) printf("%s\n", log.c_str()), exit(1);
-    nvrtcGetCUBINSize(program, &bytes);
-    std::string image(bytes, 0);
-    nvrtcGetCUBIN(program, image.data());
-    cuInit(0), cuDevicePrimaryCtxRetain(&context, 0), cuCtxSetCurrent(context);
-    expect(cuModuleLoadData(&module, image.data()) == 0, "a module loads");
-  }
-
-  template <class... Arguments> int launch(const char* name, unsigned grid, unsigned block, unsigned shared, Arguments... arguments) {
-    return launch_in(nullptr, name, grid, block, shared, arguments...);
-  }
-  template <class... Arguments>
-  int launch_in(void* stream, const char* name, unsigned grid, unsigned block, unsigned shared, Arguments... arguments) {
-    void* function = nullptr;
-    if (int result = cuModuleGetFunction(&function, module, name)) return result;
-    void* pointers[] = {(void*)&arguments..., nullptr};
-    return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, pointers, nullptr);
-  }
-};
-
-template <class T> static uint64_t upload(const std::vector<T>& values) {
-  uint64_t address = 0;
-  cuMemAlloc_v2(&address, values.size() * sizeof(T));
-  cuMemcpyHtoD_v2(address, values.data(), values.size() * sizeof(T));
-  return address;
-}
-template <class T> static std::vector<T> download(uint64_t address, size_t elements) {
-  std::vector<T> values(elements);
-  cuMemcpyDtoH_v2(values.data(), address, elements * sizeof(T));
-  return values;
-}
 static std::vector<uint8_t> noise(size_t bytes, unsigned seed) {
   std::vector<uint8_t> values(bytes);
   for (auto& value : values) value = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
@@ -152,7 +53,7 @@ static void sums(Device& device) {
 }
 
 static void copies(Device& device) {
-  if (!is_hopper()) return;
+  if (!device.is_hopper) return;
   auto bytes = noise(5 * 1024, 1);
   uint64_t in = upload(bytes), out = upload(std::vector<uint32_t>(1));
   expect(device.launch("pipeline", 1, 128, 1024, in, out, 5u) == 0, "pipeline runs");
@@ -165,7 +66,7 @@ static void matrices(Device& device) {
   auto a = noise(64 * 32, 2), b = noise(64 * 32, 3);
   uint64_t at_a = upload(a), at_b = upload(b), out = upload(std::vector<int32_t>(64 * 64));
   bool same = true;
-  if (is_hopper()) {
+  if (device.is_hopper) {
     expect(device.launch("wgmma_product", 1, 128, 2048, at_a, at_b, out) == 0, "wgmma runs");
     auto c = download<int32_t>(out, 64 * 64);
     for (int m = 0; m < 64; m++)
@@ -205,7 +106,7 @@ static void transposes(Device& device) {
 }
 
 void clusters(Device& device) {
-  if (!is_hopper()) return;
+  if (!device.is_hopper) return;
   auto in = noise(2 * 4 * 128 * 16, 9);
   uint64_t at = upload(in), out = upload(std::vector<uint8_t>(in.size()));
   expect(device.launch("send_on", 8, 128, 128 * 16 + 8, at, out) == 0, "clusters run");
@@ -233,7 +134,7 @@ static Map map_of(uint64_t base, std::vector<uint64_t> extents, std::vector<uint
 
 // 5 planes of 9 rows of 300 bytes, 304 and 2752 bytes apart: boxes of 128 bytes, 4 rows and 2 planes, some of them outside.
 static void tensors(Device& device) {
-  if (!is_hopper()) return;
+  if (!device.is_hopper) return;
   auto bytes = noise(5 * 2752, 11);
   uint64_t in = upload(bytes), out = upload(std::vector<uint8_t>(1024)), sums = upload(std::vector<uint32_t>(256, 3));
   const Map cube = map_of(in, {300, 9, 5}, {304, 2752}, {128, 4, 2});
@@ -258,7 +159,7 @@ static void tensors(Device& device) {
 }
 
 static void signed_products(Device& device) {
-  if (!is_hopper()) return;
+  if (!device.is_hopper) return;
   auto a = noise(64 * 128, 12), b = noise(48 * 128, 13);
   uint64_t at_a = upload(a), at_b = upload(b), sums = upload(std::vector<int32_t>(64 * 48));
   const Map map = map_of(at_b, {128, 48, 1}, {128, 48 * 128}, {128, 48, 1});
@@ -307,7 +208,6 @@ static void arguments(Device& device) {
   expect(same, "large arguments arrive");
 }
 
-// An event stands for what was recorded when it was waited for, not for what it is recorded for later.
 // Attributes of addresses: kind of memory, device, start of the allocation and its bytes.
 static void pointers() {
   uint64_t address = 0, start = 0, bytes = 0;
@@ -325,6 +225,7 @@ static void pointers() {
   expect(cuPointerGetAttribute(&kind, 2, address) == 1, "no attributes of freed memory");
 }
 
+// An event stands for what was recorded when it was waited for, not for what it is recorded for later.
 static void events(Device& device) {
   void *first, *second, *third, *event;
   cuStreamCreate(&first, 1), cuStreamCreate(&second, 1), cuStreamCreate(&third, 1), cuEventCreate(&event, 0);
@@ -349,7 +250,7 @@ static void events(Device& device) {
 }
 
 int main(int count, char** words) {
-  Device device(words[1]);
+  Device device(words[1], 0);
   std::string name = count > 2 ? words[2] : "";
   uint64_t out = upload(std::vector<uint32_t>(64));
   if (name == "past_the_end") return device.launch("past_the_end", 1, 1, 0, out, 64u);

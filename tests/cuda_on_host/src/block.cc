@@ -43,7 +43,7 @@ unsigned char* make_window() {
 
 void describe(FILE* to) {
   if (!current_launch) return;
-  fprintf(to, "  kernel %s, block (%u, %u, %u)", current_launch->kernel->name, machine.block.x, machine.block.y, machine.block.z);
+  fprintf(to, "  kernel %s on device %d, block (%u, %u, %u)", current_launch->kernel->name, current_launch->device, machine.block.x, machine.block.y, machine.block.z);
   Fiber* fiber = machine.current;
   if (fiber) fprintf(to, ", thread (%u, %u, %u)", fiber->thread.x, fiber->thread.y, fiber->thread.z);
   fprintf(to, "\n");

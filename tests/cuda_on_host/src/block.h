@@ -6,6 +6,7 @@ namespace emulated {
 
 struct Launch {
   const Kernel* kernel;
+  int device;
   Uint3 grid, block;
   unsigned shared_bytes;
   void** arguments;

@@ -14,7 +14,7 @@ namespace {
 
 typedef std::complex<double> Complex;
 typedef std::complex<float> Single;
-enum Answer { SUCCESS = 0, INVALID_PLAN = 1, INVALID_TYPE = 3, INVALID_VALUE = 4, INVALID_SIZE = 8 };
+enum Answer { SUCCESS = 0, INVALID_PLAN = 1, INVALID_TYPE = 3, INVALID_VALUE = 4, EXEC_FAILED = 6, INVALID_SIZE = 8, INVALID_DEVICE = 11 };
 enum Kind { R2C = 0x2a, C2R = 0x2c, C2C = 0x29 };
 
 struct Layout {
@@ -25,8 +25,18 @@ struct Plan {
   int kind;
   long length, batch;
   Layout in, out;
-  void* stream;
+  void* stream = nullptr;
+  int device = -1;  // current when the plan was made; -1 without the emulated driver
 };
+
+// Returns a function of the emulated driver; null if this process has not loaded it.
+template <class Function> Function driver(const char* name) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!library) return nullptr;
+  auto found = (Function)dlsym(library, name);
+  dlclose(library);
+  return found;
+}
 
 // Threads make plans at the same time, and each uses its own.
 std::mutex plans_change;
@@ -75,33 +85,38 @@ Plan* plan_at(int handle) {
 int add(int* handle, const Plan& plan) {
   if (plan.kind != C2C && plan.kind != R2C && plan.kind != C2R) return INVALID_TYPE;
   if (plan.length < 1 || plan.batch < 1) return INVALID_SIZE;
+  int device = -1;
+  auto current = driver<int (*)(int*)>("cuCtxGetDevice");
+  if (current && current(&device)) device = -1;
   std::lock_guard<std::mutex> lock(plans_change);
   plans.push_back(new Plan(plan));
+  plans.back()->device = device;
   *handle = (int)plans.size();
   return SUCCESS;
 }
 
-// Waits for what a stream was given before, if the emulated driver is there.
-void wait(const Plan& plan) {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (!driver) return;
-  if (auto synchronize = (int (*)(void*))dlsym(driver, "cuStreamSynchronize")) synchronize(plan.stream);
-  dlclose(driver);
+// Runs each transform of a plan after the earlier work of its stream.
+template <class Load, class Store> int execute(const Plan& plan, int sign, Load load, Store store) {
+  auto work = [&] { run(plan, sign, load, store); };
+  auto run_in = driver<int (*)(int, void*, void (*)(void*), void*)>("emulated_run_in");
+  if (!run_in) return work(), SUCCESS;
+  int result = run_in(plan.device, plan.stream, [](void* data) { (*(decltype(work)*)data)(); }, &work);
+  return result == 0 ? SUCCESS : result == 101 ? INVALID_DEVICE : EXEC_FAILED;
 }
 
 }  // namespace
 
 API cufftGetVersion(int* version) { return *version = 12000, SUCCESS; }
-API cufftCreate(int* handle) { return add(handle, {C2C, 1, 1, {1, 1}, {1, 1}, nullptr}); }
+API cufftCreate(int* handle) { return add(handle, {C2C, 1, 1, {1, 1}, {1, 1}}); }
 API cufftPlan1d(int* handle, int length, int kind, int batch) {
   long half = length / 2 + 1;
-  return add(handle, {kind, length, batch, {1, kind == C2R ? half : length}, {1, kind == R2C ? half : length}, nullptr});
+  return add(handle, {kind, length, batch, {1, kind == C2R ? half : length}, {1, kind == R2C ? half : length}});
 }
 API cufftPlanMany(int* handle, int rank, int* n, int* in_embed, int in_stride, int in_distance, int* out_embed, int out_stride,
                   int out_distance, int kind, int batch) {
   if (rank != 1 || !n) return INVALID_VALUE;
   if (!in_embed || !out_embed) return cufftPlan1d(handle, *n, kind, batch);
-  return add(handle, {kind, *n, batch, {in_stride, in_distance}, {out_stride, out_distance}, nullptr});
+  return add(handle, {kind, *n, batch, {in_stride, in_distance}, {out_stride, out_distance}});
 }
 API cufftMakePlanMany(int handle, int rank, int* n, int* in_embed, int in_stride, int in_distance, int* out_embed, int out_stride,
                       int out_distance, int kind, int batch, size_t* work) {
@@ -135,33 +150,27 @@ API cufftExecC2C(int handle, Single* in, Single* out, int direction) {
   Plan* plan = plan_at(handle);
   if (!plan || plan->kind != C2C) return INVALID_PLAN;
   if (direction != -1 && direction != 1) return INVALID_VALUE;
-  wait(*plan);
   auto load = [&](long b, long i) { return Complex(in[b * plan->in.distance + i * plan->in.stride]); };
   auto store = [&](long b, long i, Complex value) { out[b * plan->out.distance + i * plan->out.stride] = Single(value); };
-  run(*plan, direction, load, store);
-  return SUCCESS;
+  return execute(*plan, direction, load, store);
 }
 API cufftExecR2C(int handle, const float* in, Single* out) {
   Plan* plan = plan_at(handle);
   if (!plan || plan->kind != R2C) return INVALID_PLAN;
-  wait(*plan);
   auto load = [&](long b, long i) { return Complex(in[b * plan->in.distance + i * plan->in.stride]); };
   auto store = [&](long b, long i, Complex value) {
     if (i <= plan->length / 2) out[b * plan->out.distance + i * plan->out.stride] = Single(value);
   };
-  run(*plan, -1, load, store);
-  return SUCCESS;
+  return execute(*plan, -1, load, store);
 }
 API cufftExecC2R(int handle, const Single* in, float* out) {
   Plan* plan = plan_at(handle);
   if (!plan || plan->kind != C2R) return INVALID_PLAN;
-  wait(*plan);
   auto load = [&](long b, long i) {
     bool mirrored = i > plan->length / 2;
     Complex value(in[b * plan->in.distance + (mirrored ? plan->length - i : i) * plan->in.stride]);
     return mirrored ? std::conj(value) : value;
   };
   auto store = [&](long b, long i, Complex value) { out[b * plan->out.distance + i * plan->out.stride] = (float)value.real(); };
-  run(*plan, 1, load, store);
-  return SUCCESS;
+  return execute(*plan, 1, load, store);
 }

@@ -18,6 +18,7 @@ namespace {
 
 struct Function {
   const Kernel* kernel;
+  int device;
   unsigned most_shared = 48 * 1024;
 };
 
@@ -25,6 +26,7 @@ struct Image {
   void* library;
   int file;  // open as long as the library is: its number is the name that the loader knows the library by
   const Module* module;
+  int device;
   std::vector<std::unique_ptr<Function>> functions;
 };
 
@@ -61,15 +63,15 @@ std::string translated(const char* text) {
   return strcmp(at, "\n") ? "" : bytes;
 }
 
-bool is_for_device(const char* architecture) {
+bool is_for_device(const char* architecture, const Settings& device) {
   int number = 0;
   // The driver translates PTX for every later device.
-  if (sscanf(architecture, "compute_%d", &number) == 1) return number <= settings().major * 10 + settings().minor;
+  if (sscanf(architecture, "compute_%d", &number) == 1) return number <= device.major * 10 + device.minor;
   char letter = 0;
   sscanf(architecture, "sm_%d%c", &number, &letter);
   int major = number / 10, minor = number % 10;
-  bool same = major == settings().major && minor == settings().minor;
-  return letter ? same : major == settings().major && minor <= settings().minor;
+  bool same = major == device.major && minor == device.minor;
+  return letter ? same : major == device.major && minor <= device.minor;
 }
 
 Function* function_at(void* handle) {
@@ -115,12 +117,12 @@ DRIVER cuModuleLoadData(void** handle, const void* image) {
   int file;
   void* library = load(image, file);
   const Module* module = library ? (const Module*)dlsym(library, "emulated_module") : nullptr;
-  if (!module || !is_for_device(module->architecture)) {
+  if (!module || !is_for_device(module->architecture, settings(current_device()))) {
     unload(library, file);
     return module ? NO_BINARY_FOR_GPU : INVALID_IMAGE;
   }
   *module->machine = &machine;
-  Image* loaded = new Image{library, file, module, {}};
+  Image* loaded = new Image{library, file, module, current_device(), {}};
   images.insert(loaded);
   *handle = loaded;
   return SUCCESS;
@@ -130,7 +132,7 @@ DRIVER cuModuleLoadDataEx(void** handle, const void* image, unsigned, int*, void
 DRIVER cuModuleUnload(void* handle) {
   EMULATED_CALL;
   Image* image = image_at(handle);
-  Result result = finish_all();
+  Result result = finish_all(image->device);
   for (auto& function : image->functions) functions.erase(function.get());
   images.erase(image);
   unload(image->library, image->file);
@@ -144,7 +146,7 @@ DRIVER cuModuleGetFunction(void** handle, void* module, const char* name) {
   for (unsigned i = 0; i < image->module->kernels; i++) {
     const Kernel* kernel = &image->module->kernel[i];
     if (strcmp(kernel->name, name)) continue;
-    image->functions.push_back(std::make_unique<Function>(Function{kernel}));
+    image->functions.push_back(std::make_unique<Function>(Function{kernel, image->device}));
     *handle = image->functions.back().get();
     functions.insert(image->functions.back().get());
     return SUCCESS;
@@ -203,8 +205,10 @@ DRIVER cuOccupancyMaxActiveClusters(int* clusters, void* handle, const void*) {
 
 DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                       unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_stream(stream));
   Function* function = function_at(handle);
+  int device = function->device;
+  if (device_of_stream(stream) != device || current_device() != device) return INVALID_HANDLE;
   const Kernel* kernel = function->kernel;
   Uint3 grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
   if (Result result = check_launch(*function, grid, block, shared_bytes)) return result;
@@ -227,6 +231,6 @@ DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned g
   }
   return enqueue(stream, [=, kept = copies]() mutable {
     make_fault_stack();
-    return run({kernel, grid, block, shared_bytes, pointers.data()}) ? SUCCESS : (sticky = LAUNCH_FAILED);
+    return run({kernel, device, grid, block, shared_bytes, pointers.data()}) ? SUCCESS : LAUNCH_FAILED;
   });
 }

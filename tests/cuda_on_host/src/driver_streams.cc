@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -11,6 +12,7 @@
 namespace emulated {
 
 struct Stream {
+  int device;
   std::deque<std::function<Result()>> work;
 };
 
@@ -19,20 +21,26 @@ namespace {
 // One record of an event, which those that wait for it keep: the event may be recorded again elsewhere, or be gone.
 struct Mark {
   Stream* stream;
+  int device;
   bool passed = false;
   double seconds = 0;
 };
 
 struct Event {
+  int device;
   std::shared_ptr<Mark> last;
 };
 
-Stream default_stream;
-std::set<Stream*> streams{&default_stream};
+std::map<int, Stream> default_streams;
+std::set<Stream*> streams;
 std::set<Event*> events;
 
+bool is_default(void* handle) { return !handle || handle == (void*)1 || handle == (void*)2; }
+
+Stream* default_stream(int device) { return &default_streams.try_emplace(device, Stream{device, {}}).first->second; }
+
 Stream* stream_at(void* handle) {
-  if (!handle || handle == (void*)1 || handle == (void*)2) return &default_stream;
+  if (is_default(handle)) return default_stream(current_device());
   if (!streams.count((Stream*)handle)) die("%p is not a stream", handle);
   return (Stream*)handle;
 }
@@ -49,29 +57,36 @@ double now() {
 }
 
 // Runs the first of a stream's work.
-Result step(Stream* stream) {
+void step(Stream* stream) {
   auto work = std::move(stream->work.front());
   stream->work.pop_front();
-  if (Result result = work()) return sticky = result;
-  return SUCCESS;
+  show_memory(stream->device);
+  if (Result result = work()) fail(stream->device, result);
 }
 
+// Work of a device that has failed never runs.
 Result drain(Stream* stream) {
-  while (!stream->work.empty())
-    if (Result result = step(stream)) return result;
-  return SUCCESS;
+  while (!failed(stream->device) && !stream->work.empty()) step(stream);
+  return failed(stream->device);
 }
 
-// Runs a mark's stream as far as the mark; an event that was never recorded has passed.
-Result reach(const std::shared_ptr<Mark>& mark) {
-  while (mark && !mark->passed) {
+bool is_passed(const std::shared_ptr<Mark>& mark) { return !mark || mark->passed || failed(mark->device); }
+
+// Runs a mark's stream as far as the mark. An event that was never recorded has passed, and so have all of a device that
+// has failed: other devices go on.
+void reach(const std::shared_ptr<Mark>& mark) {
+  while (!is_passed(mark)) {
     if (mark->stream->work.empty()) die("an event's mark is in no stream");
-    if (Result result = step(mark->stream)) return result;
+    step(mark->stream);
   }
-  return SUCCESS;
 }
+
+// Returns the device of an event, or NO_CONTEXT if the thread has no current context.
+int device_of_event(void* handle) { return current_device() == NO_CONTEXT ? NO_CONTEXT : event_at(handle)->device; }
 
 }  // namespace
+
+int device_of_stream(void* stream) { return current_device() == NO_CONTEXT ? NO_CONTEXT : stream_at(stream)->device; }
 
 Result enqueue(void* handle, std::function<Result()> work) {
   Stream* stream = stream_at(handle);
@@ -84,10 +99,11 @@ Result finish(void* handle) {
   return drain(stream_at(handle));
 }
 
-Result finish_all() {
+Result finish_all(int device) {
+  drain(default_stream(device));
   for (Stream* stream : streams)
-    if (Result result = drain(stream)) return result;
-  return SUCCESS;
+    if (stream->device == device) drain(stream);
+  return failed(device);
 }
 
 }  // namespace emulated
@@ -96,52 +112,58 @@ using namespace emulated;
 
 DRIVER cuStreamCreate(void** handle, unsigned) {
   EMULATED_CALL;
-  Stream* stream = new Stream;
+  Stream* stream = new Stream{current_device(), {}};
   streams.insert(stream);
   *handle = stream;
   return SUCCESS;
 }
 DRIVER cuStreamCreateWithPriority(void** handle, unsigned flags, int) { return cuStreamCreate(handle, flags); }
 DRIVER cuStreamDestroy_v2(void* handle) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_stream(handle));
   Stream* stream = stream_at(handle);
   Result result = drain(stream);
   streams.erase(stream);
   delete stream;
   return result;
 }
-DRIVER cuStreamSynchronize(void* handle) { EMULATED_CALL; return finish(handle); }
+DRIVER cuStreamSynchronize(void* handle) { EMULATED_CALL_FOR(device_of_stream(handle)); return finish(handle); }
 // Who asks again and again gets further each time.
 DRIVER cuStreamQuery(void* handle) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_stream(handle));
   Stream* stream = stream_at(handle);
   if (stream->work.empty()) return SUCCESS;
-  Result result = step(stream);
-  return result ? result : NOT_READY;
+  step(stream);
+  return failed(stream->device) ? failed(stream->device) : NOT_READY;
 }
+// The event may be of another device.
 DRIVER cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
-  EMULATED_CALL;
-  return enqueue(handle, [mark = event_at(event_handle)->last] { return reach(mark); });
+  EMULATED_CALL_FOR(device_of_stream(handle));
+  return enqueue(handle, [mark = event_at(event_handle)->last] {
+    reach(mark);
+    return SUCCESS;
+  });
 }
-DRIVER cuCtxSynchronize() { EMULATED_CALL; return finish_all(); }
+DRIVER cuCtxSynchronize() { EMULATED_CALL; return finish_all(current_device()); }
 
 DRIVER cuEventCreate(void** handle, unsigned) {
   EMULATED_CALL;
-  Event* event = new Event;
+  Event* event = new Event{current_device(), {}};
   events.insert(event);
   *handle = event;
   return SUCCESS;
 }
 DRIVER cuEventDestroy_v2(void* handle) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_event(handle));
   Event* event = event_at(handle);
   events.erase(event);
   delete event;
   return SUCCESS;
 }
 DRIVER cuEventRecord(void* handle, void* stream) {
-  EMULATED_CALL;
-  auto mark = std::make_shared<Mark>(Mark{stream_at(stream)});
+  EMULATED_CALL_FOR(device_of_stream(stream));
+  int device = device_of_stream(stream);
+  if (event_at(handle)->device != device) return INVALID_HANDLE;
+  auto mark = std::make_shared<Mark>(Mark{stream_at(stream), device});
   event_at(handle)->last = mark;
   return enqueue(stream, [mark] {
     mark->passed = true, mark->seconds = now();
@@ -149,18 +171,20 @@ DRIVER cuEventRecord(void* handle, void* stream) {
   });
 }
 DRIVER cuEventSynchronize(void* handle) {
-  EMULATED_CALL;
-  return reach(event_at(handle)->last);
+  EMULATED_CALL_FOR(device_of_event(handle));
+  reach(event_at(handle)->last);
+  return failed(device_of_event(handle));
 }
 DRIVER cuEventQuery(void* handle) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_event(handle));
   auto mark = event_at(handle)->last;
-  if (!mark || mark->passed) return SUCCESS;
-  Result result = step(mark->stream);
-  return result ? result : NOT_READY;
+  if (is_passed(mark)) return SUCCESS;
+  step(mark->stream);
+  return failed(mark->device) ? failed(mark->device) : NOT_READY;
 }
 DRIVER cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
-  EMULATED_CALL;
+  EMULATED_CALL_FOR(device_of_event(to));
+  if (event_at(from)->device != event_at(to)->device) return INVALID_HANDLE;
   auto first = event_at(from)->last, last = event_at(to)->last;
   if (!first || !last) return INVALID_HANDLE;
   if (!first->passed || !last->passed) return NOT_READY;
@@ -168,3 +192,16 @@ DRIVER cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
   return SUCCESS;
 }
 DRIVER cuEventElapsedTime(float* milliseconds, void* from, void* to) { return cuEventElapsedTime_v2(milliseconds, from, to); }
+
+// For the emulated cuFFT: runs work that accesses the memory of a device, after the earlier work of a stream.
+DRIVER emulated_run_in(int device, void* stream, void (*work)(void*), void* data) {
+  std::unique_lock<std::recursive_mutex> lock(calls);
+  if (Result result = begin(__func__, device_of_stream(stream))) return result;
+  if (current_device() != device || device_of_stream(stream) != device) return INVALID_DEVICE;
+  if (Result result = finish(stream)) return result;
+  show_memory(device);
+  // The memory of an only device is never protected, so that transforms of several threads can run at a time.
+  if (device_count() == 1) lock.unlock();
+  work(data);
+  return SUCCESS;
+}

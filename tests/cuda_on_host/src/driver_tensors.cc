@@ -28,7 +28,7 @@ bool take_extents(Tensor& tensor, const uint64_t* extents, const uint64_t* strid
 DRIVER cuTensorMapEncodeTiled(void* map, unsigned type, unsigned rank, void* base, const uint64_t* extents, const uint64_t* strides,
                               const unsigned* box, const unsigned* steps, unsigned interleave, unsigned swizzle, unsigned, unsigned) {
   EMULATED_CALL;
-  if (settings().major < 9) return NOT_SUPPORTED;
+  if (settings(current_device()).major < 9) return NOT_SUPPORTED;
   bool given = map && base && extents && box && steps && (strides || rank == 1);
   if (!given || (uint64_t)map % 64 || (uint64_t)base % 16 || !rank || rank > 5 || swizzle > 3) return INVALID_VALUE;
   if (type >= sizeof BYTES_OF_TYPE / sizeof *BYTES_OF_TYPE || interleave) die("cuTensorMapEncodeTiled: type %u or interleaving is not emulated", type);
