@@ -16,13 +16,6 @@ from dask.distributed import Client, LocalCluster, wait
 import sidereal_dsp as sd
 
 
-def search(path, dm_max):
-    """Returns the candidates of one file as a table. The workers share the processor, so each search has one thread."""
-    table = sd.search(path, dm_max=dm_max, threads=1).to_pandas()
-    table.insert(0, "file", path)
-    return table
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+")
@@ -32,16 +25,18 @@ def main():
     options = parser.parse_args()
     local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with Client(options.scheduler or LocalCluster(**local)) as client:
-        futures = client.map(search, options.files, dm_max=options.dm_max)
+        # The workers share the processor, so each search has one thread.
+        futures = client.map(sd.search, options.files, dm_max=options.dm_max, threads=1)
         wait(futures)
         tables, faults = [], 0
-        for future in futures:
+        for path, future in zip(options.files, futures, strict=True):
             # The exception of a task is that of the search, and names the file and its fault.
             if (error := future.exception()) is not None:
                 print(error, file=sys.stderr)
                 faults += 1
             else:
-                tables.append(future.result())
+                tables.append(future.result().to_pandas())
+                tables[-1].insert(0, "file", path)
     if tables:
         pandas.concat(tables).to_csv(options.output, index=False)
     return 1 if faults else 0

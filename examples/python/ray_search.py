@@ -18,10 +18,8 @@ import sidereal_dsp as sd
 
 @ray.remote(num_cpus=1)
 def search(path, dm_max):
-    """Returns the candidates of one file as a table. A task has one processor, so the search has one thread."""
-    table = sd.search(path, dm_max=dm_max, threads=1).to_pandas()
-    table.insert(0, "file", path)
-    return table
+    """Returns the candidates of one file. A task has one processor, so the search has one thread."""
+    return sd.search(path, dm_max=dm_max, threads=1)
 
 
 def main():
@@ -34,9 +32,11 @@ def main():
     ray.init(**({"address": options.address} if options.address else {"num_cpus": 2, "include_dashboard": False}))
     tasks = [search.remote(path, options.dm_max) for path in options.files]
     tables, faults = [], 0
-    for task in tasks:
+    for path, task in zip(options.files, tasks, strict=True):
         try:
-            tables.append(ray.get(task))
+            table = ray.get(task).to_pandas()
+            table.insert(0, "file", path)
+            tables.append(table)
         except ray.exceptions.RayTaskError as error:
             # The cause is the exception of the search, and names the file and its fault.
             print(error.cause, file=sys.stderr)

@@ -94,6 +94,9 @@ __version__: str
 
 @final
 class Device:
+    def __new__(
+        cls, name: str, description: str, threads: int, memory_bytes: int | None
+    ) -> Device: ...
     @property
     def name(self) -> str: ...
     @property
@@ -208,6 +211,9 @@ def prototype(
 
 @final
 class DmRange:
+    def __new__(
+        cls, dm_min: float, dm_end: float, dm_step: float, downsample: int = 1
+    ) -> DmRange: ...
     @property
     def dm_min(self) -> float: ...
     @property
@@ -221,6 +227,7 @@ class DmRange:
 
 @final
 class DmPlan:
+    def __new__(cls, ranges: Sequence[DmRange]) -> DmPlan: ...
     @property
     def dms(self) -> npt.NDArray[np.float64]: ...
     @property
@@ -432,6 +439,7 @@ def read_strain(
 
 @final
 class Trigger:
+    def __new__(cls, gps: float, snr: float, phase: float, xi2: float) -> Trigger: ...
     @property
     def gps(self) -> float: ...
     @property
@@ -445,6 +453,17 @@ class Trigger:
 
 @final
 class Event:
+    def __new__(
+        cls,
+        gps: float,
+        network_snr: float,
+        ranking: float,
+        far_hz: float | None,
+        template: str,
+        masses: tuple[float, float] | None,
+        spins: tuple[float, float] | None,
+        triggers: dict[str, Trigger],
+    ) -> Event: ...
     @property
     def gps(self) -> float: ...
     @property
@@ -639,6 +658,20 @@ def open_filterbank(paths: _Path | Sequence[_Path], *, allow_gaps: bool = False)
 
 @final
 class Candidate:
+    def __new__(
+        cls,
+        dm: float,
+        time: float,
+        snr: float,
+        width: float,
+        members: int,
+        dm_trial: int,
+        dm_min: float,
+        dm_max: float,
+        begin: float,
+        end: float,
+        band_fraction: float,
+    ) -> Candidate: ...
     @property
     def dm(self) -> float: ...
     @property

@@ -247,8 +247,8 @@ pub(crate) fn program(py: Python<'_>) -> PyResult<Option<CompilerProgram>> {
         .map(|path| CompilerProgram { path, arguments }))
 }
 
-/// Device on which functions can run.
-#[pyclass(frozen, get_all, module = "sidereal_dsp")]
+/// Device on which functions can run. It is made from its attributes in their order.
+#[pyclass(frozen, get_all, new = "from_fields", module = "sidereal_dsp")]
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     /// Word for the argument `device`.
@@ -265,6 +265,10 @@ pub(crate) struct Device {
 impl Device {
     fn __repr__(&self) -> String {
         format!("<Device {}: {}>", self.name, self.description)
+    }
+
+    fn __getnewargs__(&self) -> (&str, &str, usize, Option<usize>) {
+        (&self.name, &self.description, self.threads, self.memory_bytes)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple, PyType};
 use sidereal::io::strain::{self as files, OpenOptions};
 use sidereal::io::templates::Templates;
 use sidereal::pipeline::cbc::{
@@ -23,6 +23,7 @@ use sidereal::{Error, Result};
 
 use crate::arguments::{Unit, backend, count};
 use crate::errors::{Interruption, detached, refused};
+use crate::pickle::{Remade, remade};
 use crate::recording::paths;
 use crate::strain::{Checked, Psd};
 
@@ -92,6 +93,28 @@ impl Strain {
         let Self { detector, sample_rate, .. } = self;
         let t0 = self.t0();
         Ok(format!("<Strain of {detector}: {seconds} s at {sample_rate} Hz from GPS {t0}>"))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remade<'py>> {
+        let Self { detector, start, sample_rate, samples, valid } = self;
+        remade::<Self>(py, (detector.as_str(), samples, *sample_rate, start.ns, valid))
+    }
+
+    /// Makes strain from its attributes, the start in nanoseconds.
+    #[classmethod]
+    #[pyo3(name = "_of")]
+    fn of(
+        _class: &Bound<'_, PyType>,
+        detector: String,
+        samples: &Bound<'_, PyAny>,
+        sample_rate: &Bound<'_, PyAny>,
+        start_ns: i64,
+        valid: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let start = Gps { ns: start_ns };
+        let t0 = start.s().into_pyobject(samples.py())?;
+        let made = Self::new(detector, samples, sample_rate, t0.as_any(), Some(valid))?;
+        Ok(Self { start, ..made })
     }
 }
 
@@ -166,8 +189,8 @@ pub(crate) fn read_strain(
     Ok(Strain { detector, start, sample_rate: rate_hz, samples, valid })
 }
 
-/// Trigger of one detector.
-#[pyclass(frozen, get_all, eq, module = "sidereal_dsp")]
+/// Trigger of one detector. It is made from its attributes in their order.
+#[pyclass(frozen, get_all, eq, new = "from_fields", module = "sidereal_dsp")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trigger {
     /// GPS time, s.
@@ -178,6 +201,13 @@ pub(crate) struct Trigger {
     phase: f64,
     /// Xi-squared: 1 on average in Gaussian noise and for a signal equal to the template.
     xi2: f64,
+}
+
+#[pymethods]
+impl Trigger {
+    fn __getnewargs__(&self) -> (f64, f64, f64, f64) {
+        (self.gps, self.snr, self.phase, self.xi2)
+    }
 }
 
 impl From<&TimedTrigger> for Trigger {
@@ -191,8 +221,8 @@ impl From<&TimedTrigger> for Trigger {
     }
 }
 
-/// Coincident event of several detectors.
-#[pyclass(frozen, get_all, module = "sidereal_dsp")]
+/// Coincident event of several detectors. It is made from its attributes in their order.
+#[pyclass(frozen, get_all, new = "from_fields", module = "sidereal_dsp")]
 #[derive(Debug)]
 pub(crate) struct Event {
     /// GPS time of the trigger of the highest ranking, s.
@@ -219,6 +249,13 @@ impl Event {
     fn __repr__(&self) -> String {
         let Self { gps, network_snr, template, .. } = self;
         format!("<Event: network S/N {network_snr:.2} at GPS {gps:.6}, template {template}>")
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let Self { gps, network_snr, ranking, far_hz, template, masses, spins, triggers } = self;
+        let template = template.as_str();
+        (*gps, *network_snr, *ranking, *far_hz, template, *masses, *spins, triggers)
+            .into_pyobject(py)
     }
 }
 

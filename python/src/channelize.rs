@@ -18,6 +18,7 @@ use crate::arrays::{Readable, output, writable};
 use crate::device::{Target, on_stream};
 use crate::errors::{detached, raised, refused};
 use crate::given::{Given, bound_to, device_word, host_of};
+use crate::pickle::not_pickled;
 use crate::voltages::{Samples, split_pairs};
 
 /// Samples of all streams between two checks for signals.
@@ -476,6 +477,10 @@ impl Channelizer {
         let width = bandwidth / channels as f64;
         let centres = (0..channels).map(|channel| first + channel as f64 * width);
         Ok(centres.collect::<Vec<_>>().into_pyarray(py))
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "make one in each process, where its stream is"))
     }
 
     /// Samples from the first sample to the start of the first row, so that a row's time is the centre of its windows.

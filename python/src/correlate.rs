@@ -21,6 +21,7 @@ use crate::arrays::{Readable, empty};
 use crate::device::on_stream;
 use crate::errors::{detached, raised, refused};
 use crate::given::{Given, bound_to, device_word, host_of};
+use crate::pickle::not_pickled;
 use crate::voltages::{Samples, split_pairs};
 
 /// Packed bytes of a block, between two checks for signals.
@@ -371,6 +372,13 @@ impl Correlator {
         about.set_item("spectra", spectra)?;
         let class = py.import("sidereal_dsp._visibilities")?.getattr("Visibilities")?;
         class.call((sums, counts), Some(&about))
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(
+            py,
+            "make one in each process, and add the sums that `read` returns",
+        ))
     }
 
     /// Begins another integration.

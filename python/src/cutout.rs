@@ -5,31 +5,49 @@ use std::path::PathBuf;
 use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sidereal::dedisperse::dm_plan::MAX_DM;
 use sidereal::io::candidates::{self, Record};
 use sidereal::io::{self, FilterbankHeader, FilterbankSource, OpenOptions};
-use sidereal::pipeline::cutout::{Options, cutout as cut};
+use sidereal::pipeline::cutout::{Options, Section, cutout as cut};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
+use sidereal::view::check_memory;
 
 use crate::arguments::zapped;
-use crate::errors::{detached, refused};
+use crate::errors::{detached, raised, refused};
 use crate::recording::{Recording, paths};
 use crate::search::Candidate;
 
 /// Returns the options of a candidate's plot, or of the classifier FETCH.
+///
+/// # Errors
+/// `ParameterError` for a candidate of other numbers than a search's, and `MemoryError` for data that do not fit.
 fn options(
     header: &FilterbankHeader,
     candidate: &Candidate,
     fetch: bool,
     masked: Vec<bool>,
     zero_dm: bool,
-) -> Options {
+) -> PyResult<Options> {
     let Candidate { dm, time, width, .. } = *candidate;
+    for (name, value, range) in [
+        ("dm of the candidate", dm, 0.0..=MAX_DM),
+        ("time of the candidate", time, -1e7..=1e7),
+        ("width of the candidate", width, 0.0..=1e4),
+    ] {
+        if !range.contains(&value) {
+            let rule = format!("it must be {} to {}", range.start(), range.end());
+            return Err(refused(name, value, rule));
+        }
+    }
     let (low, high) = (header.band.lowest_hz(), header.band.highest_hz());
     let options = match fetch {
         true => Options::fetch(dm, time, width),
         false => Options::plot(dm, time, width, dispersion_delay_s(1.0, low, high, DM_CONSTANT)),
     };
-    Options { masked, zero_dm, ..options }
+    let options = Options { masked, zero_dm, ..options };
+    let bytes = Section::bytes(header, &options).map_err(raised)?;
+    check_memory("the data around the candidate", Some(bytes)).map_err(raised)?;
+    Ok(options)
 }
 
 /// Cuts out the data around a candidate.
@@ -70,7 +88,7 @@ pub(crate) fn cutout<'py>(
         }
     };
     let masked = zapped(zap_channels, rows.header().channels())?;
-    let options = options(rows.header(), &candidate, fetch, masked, zero_dm);
+    let options = options(rows.header(), &candidate, fetch, masked, zero_dm)?;
     let made = detached(py, || cut(rows.as_mut(), &options))?;
     py.check_signals()?;
     let (channels, times, trials) = (made.channels, made.times, made.dms.len());

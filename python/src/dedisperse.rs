@@ -16,6 +16,7 @@ use crate::arrays::{Readable, encoding_of, output, plane_of};
 use crate::device::{Target, on_stream, view};
 use crate::errors::{detached, raised, refused};
 use crate::given::{Given, bound_to, device_word};
+use crate::pickle::not_pickled;
 
 /// Bytes of rows between two checks for signals.
 const PIECE: usize = 1 << 24;
@@ -25,6 +26,17 @@ const DM_MIN: f64 = 0.0;
 const DM_MAX: f64 = 2000.0;
 
 /// Range of trial dispersion measures of constant step and time binning.
+///
+/// Parameters
+/// ----------
+/// dm_min : float
+///     First trial, pc cm^-3.
+/// dm_end : float
+///     End of the range, pc cm^-3.
+/// dm_step : float
+///     Distance between trials, pc cm^-3.
+/// downsample : int, default 1
+///     Samples summed into one before dedispersion.
 #[pyclass(frozen, get_all, module = "sidereal_dsp")]
 #[derive(Clone, Debug)]
 pub(crate) struct DmRange {
@@ -40,8 +52,38 @@ pub(crate) struct DmRange {
     trials: usize,
 }
 
+impl From<&dm_plan::DmRange> for DmRange {
+    fn from(range: &dm_plan::DmRange) -> Self {
+        Self {
+            dm_min: range.dm_min,
+            dm_end: range.dm_max,
+            dm_step: range.dm_step,
+            downsample: range.downsample,
+            trials: range.trials(),
+        }
+    }
+}
+
+impl From<&DmRange> for dm_plan::DmRange {
+    fn from(range: &DmRange) -> Self {
+        let DmRange { dm_min, dm_end, dm_step, downsample, .. } = *range;
+        Self { dm_min, dm_max: dm_end, dm_step, downsample }
+    }
+}
+
 #[pymethods]
 impl DmRange {
+    #[new]
+    #[pyo3(signature = (dm_min, dm_end, dm_step, downsample=1))]
+    fn new(dm_min: f64, dm_end: f64, dm_step: f64, downsample: i64) -> PyResult<Self> {
+        let downsample = count("downsample", downsample)?;
+        Ok(Self::from(&dm_plan::DmRange { dm_min, dm_max: dm_end, dm_step, downsample }))
+    }
+
+    fn __getnewargs__(&self) -> (f64, f64, f64, usize) {
+        (self.dm_min, self.dm_end, self.dm_step, self.downsample)
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "<DmRange {} to {} by {}, {} samples summed>",
@@ -50,7 +92,12 @@ impl DmRange {
     }
 }
 
-/// Plan of trial dispersion measures, made by `dm_plan`.
+/// Plan of trial dispersion measures: that of `dm_plan`, or of given ranges.
+///
+/// Parameters
+/// ----------
+/// ranges : list of DmRange
+///     Ranges, ascending.
 #[pyclass(frozen, module = "sidereal_dsp")]
 #[derive(Clone, Debug)]
 pub(crate) struct DmPlan {
@@ -59,6 +106,16 @@ pub(crate) struct DmPlan {
 
 #[pymethods]
 impl DmPlan {
+    #[new]
+    fn new(ranges: Vec<PyRef<'_, DmRange>>) -> PyResult<Self> {
+        let ranges = ranges.iter().map(|range| dm_plan::DmRange::from(&**range)).collect();
+        Ok(Self { plan: dm_plan::DmPlan::from_ranges(ranges).map_err(raised)? })
+    }
+
+    fn __getnewargs__(&self) -> (Vec<DmRange>,) {
+        (self.ranges(),)
+    }
+
     /// Trial dispersion measures, pc cm^-3, ascending; a float64 array of shape (trials,).
     #[getter]
     fn dms<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
@@ -68,14 +125,7 @@ impl DmPlan {
     /// Ranges of constant step, ascending.
     #[getter]
     fn ranges(&self) -> Vec<DmRange> {
-        let range = |range: &dm_plan::DmRange| DmRange {
-            dm_min: range.dm_min,
-            dm_end: range.dm_max,
-            dm_step: range.dm_step,
-            downsample: range.downsample,
-            trials: range.trials(),
-        };
-        self.plan.ranges.iter().map(range).collect()
+        self.plan.ranges.iter().map(DmRange::from).collect()
     }
 
     fn __len__(&self) -> usize {
@@ -532,6 +582,10 @@ impl Dedisperser {
         let of_trial = |trial| self.plan.valid_times(rows, trial) as i64;
         let valid: Vec<i64> = (0..self.plan.dms().len()).map(of_trial).collect();
         Ok(valid.into_pyarray(py))
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "make one in each process, where its stream is"))
     }
 
     /// Returns the delay of each channel at a trial, in samples after `downsample`; a list of length channels.

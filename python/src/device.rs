@@ -15,6 +15,7 @@ use crate::arrays::{Readable, empty};
 use crate::dlpack::{self, Exported};
 use crate::errors::{detached, raised, refused};
 use crate::given::{Elements, Given, types};
+use crate::pickle::not_pickled;
 
 /// Result in a GPU's memory: a new array, or the caller's.
 pub(crate) enum Target<'py> {
@@ -196,6 +197,10 @@ impl DeviceArray {
         }
         let typed = bytes.call_method1("view", (self.elements.name,))?;
         typed.call_method1("reshape", (self.shape(py)?,))
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "`to_host` copies it to a NumPy array, which can be"))
     }
 
     fn __len__(&self) -> PyResult<usize> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use numpy::{Complex64, IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
+use pyo3::types::{PyDict, PyMapping, PyType};
 use sidereal::backend::Backend;
 use sidereal::geometry::{self, Direction, Dut1, Sky};
 use sidereal::io::antennas;
@@ -20,6 +20,7 @@ use sidereal::units::{Epoch, HZ_PER_MHZ};
 
 use crate::arguments::{Unit, backend, count, kind, parsed};
 use crate::errors::{Interruption, UnavailableError, detached, raised, refused};
+use crate::pickle::{Remade, not_pickled, remade, with_temporary};
 use crate::recording::paths;
 
 /// Antennas of an array, made by `from_csv`.
@@ -79,6 +80,48 @@ impl Array {
 
     fn __repr__(&self) -> String {
         format!("<Array {}: {} antennas>", self.array.name, self.array.antennas.len())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remade<'py>> {
+        let geometry::Array { name, antennas, reference_itrf_m } = &self.array;
+        let numbers: Vec<i64> = antennas.iter().map(|antenna| antenna.number).collect();
+        let diameters: Vec<_> = antennas.iter().map(|antenna| antenna.diameter_m).collect();
+        let (names, positions) = (self.names(), self.positions(py)?.call_method0("tolist")?);
+        let delays = &self.cable_delays_s;
+        let parts = (name, names, numbers, positions, diameters, reference_itrf_m, delays);
+        remade::<Self>(py, parts)
+    }
+
+    /// Makes an array from the attributes of its antennas, its reference and the delays of the cables.
+    #[classmethod]
+    #[pyo3(name = "_of")]
+    fn of(
+        _class: &Bound<'_, PyType>,
+        name: &str,
+        names: Vec<String>,
+        numbers: Vec<i64>,
+        positions: Vec<[f64; 3]>,
+        diameters: Vec<Option<f64>>,
+        reference: [f64; 3],
+        cable_delays_s: Vec<f64>,
+    ) -> PyResult<Self> {
+        let all = names.len();
+        if [numbers.len(), positions.len(), diameters.len(), cable_delays_s.len()] != [all; 4] {
+            return Err(refused("antennas", all, "their attributes must be as many"));
+        }
+        if let Some(delay) = cable_delays_s.iter().find(|delay| !delay.is_finite()) {
+            return Err(refused("delay of a cable (s)", delay, "it must be finite"));
+        }
+        let antenna = |(((name, number), itrf_m), diameter_m)| geometry::Antenna {
+            name,
+            number,
+            itrf_m,
+            diameter_m,
+        };
+        let rows = names.into_iter().zip(numbers).zip(positions).zip(diameters);
+        let antennas = rows.map(antenna).collect();
+        let array = geometry::Array::from_itrf(name, antennas, Some(reference)).map_err(raised)?;
+        Ok(Self { array, cable_delays_s })
     }
 }
 
@@ -293,12 +336,14 @@ impl Correlation {
     /// file.
     fn to_uvdata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let class = py.import("pyuvdata")?.getattr("UVData")?;
-        let folder = py.import("tempfile")?.call_method0("TemporaryDirectory")?;
-        let path = PathBuf::from(folder.getattr("name")?.extract::<String>()?).join("all.uvh5");
-        let made = self.write_uvh5(py, path.clone());
-        let read = made.and_then(|()| class.call_method1("from_file", (path,)));
-        folder.call_method0("cleanup")?;
-        read
+        with_temporary(py, "all.uvh5", |path| {
+            self.write_uvh5(py, path.to_owned())?;
+            class.call_method1("from_file", (path,))
+        })
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "call `correlate_files` in each process"))
     }
 
     fn __repr__(&self) -> String {
@@ -322,6 +367,10 @@ pub(crate) struct Integrations {
 
 #[pymethods]
 impl Integrations {
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "the Visibilities that it returns can be"))
+    }
+
     fn __iter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
         own
     }

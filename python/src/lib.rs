@@ -13,6 +13,7 @@ mod dlpack;
 mod errors;
 mod given;
 mod interferometer;
+mod pickle;
 mod recording;
 mod search;
 mod single_pulse;

@@ -5,14 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use numpy::{Element, IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyList, PySlice, PyTuple, PyType};
 use sidereal::io::{self, FilterbankHeader, FilterbankSource, OpenOptions};
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, HZ_PER_MHZ};
 
 use crate::arguments::{count, kind};
 use crate::arrays::{Readable, empty};
-use crate::errors::{detached, refused};
+use crate::errors::{detached, raised, refused};
+use crate::pickle::{Remade, not_pickled, remade};
 
 /// Bytes of rows between two checks for signals.
 const PIECE: usize = 1 << 24;
@@ -21,113 +22,155 @@ const PIECE: usize = 1 << 24;
 #[pyclass(frozen, module = "sidereal_dsp")]
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
-    header: FilterbankHeader,
+    /// Path of the data; the first of several files.
+    #[pyo3(get)]
+    path: PathBuf,
+    /// Name of the format.
+    #[pyo3(get)]
+    format: String,
+    /// Name of the source on the sky; empty if unknown.
+    #[pyo3(get)]
+    source_name: String,
+    /// Name of the telescope; empty if unknown.
+    #[pyo3(get)]
+    telescope: String,
+    /// Right ascension (J2000) in degrees, if known.
+    #[pyo3(get)]
+    ra_deg: Option<f64>,
+    /// Declination (J2000) in degrees, if known.
+    #[pyo3(get)]
+    dec_deg: Option<f64>,
+    /// Start of the first sample, MJD (UTC), if known.
+    #[pyo3(get)]
+    tstart: Option<f64>,
+    /// Sampling time, s.
+    #[pyo3(get)]
+    tsamp: f64,
+    band: Band,
+    /// Bits of a recorded sample.
+    #[pyo3(get)]
+    nbits: usize,
+    /// Number of samples of each channel, if known.
+    #[pyo3(get)]
+    nsamples: Option<u64>,
+}
+
+impl From<&FilterbankHeader> for Header {
+    fn from(header: &FilterbankHeader) -> Self {
+        Self {
+            path: header.path.clone(),
+            format: header.format.to_owned(),
+            source_name: header.source_name.clone(),
+            telescope: header.telescope.clone(),
+            ra_deg: header.ra_deg,
+            dec_deg: header.dec_deg,
+            tstart: (header.tstart_mjd > 0.0).then_some(header.tstart_mjd),
+            tsamp: header.tsamp_s,
+            band: header.band.clone(),
+            nbits: header.recorded_bits,
+            nsamples: header.times,
+        }
+    }
 }
 
 #[pymethods]
 impl Header {
-    /// Path of the data; the first of several files.
-    #[getter]
-    fn path(&self) -> PathBuf {
-        self.header.path.clone()
-    }
-
-    /// Name of the format.
-    #[getter]
-    fn format(&self) -> &'static str {
-        self.header.format
-    }
-
-    /// Name of the source on the sky; empty if unknown.
-    #[getter]
-    fn source_name(&self) -> &str {
-        &self.header.source_name
-    }
-
-    /// Name of the telescope; empty if unknown.
-    #[getter]
-    fn telescope(&self) -> &str {
-        &self.header.telescope
-    }
-
-    /// Right ascension (J2000) in degrees, if known.
-    #[getter]
-    fn ra_deg(&self) -> Option<f64> {
-        self.header.ra_deg
-    }
-
-    /// Declination (J2000) in degrees, if known.
-    #[getter]
-    fn dec_deg(&self) -> Option<f64> {
-        self.header.dec_deg
-    }
-
-    /// Start of the first sample, MJD (UTC), if known.
-    #[getter]
-    fn tstart(&self) -> Option<f64> {
-        (self.header.tstart_mjd > 0.0).then_some(self.header.tstart_mjd)
-    }
-
-    /// Sampling time, s.
-    #[getter]
-    fn tsamp(&self) -> f64 {
-        self.header.tsamp_s
-    }
-
     /// Centre of each channel in recorded order, MHz; a float64 array of shape (nchans,).
     #[getter]
     fn freqs<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        let centres = self.header.band.centres_hz().iter();
+        let centres = self.band.centres_hz().iter();
         centres.map(|centre| centre / HZ_PER_MHZ).collect::<Vec<_>>().into_pyarray(py)
     }
 
     /// Width of a channel, MHz.
     #[getter]
     fn channel_width(&self) -> f64 {
-        self.header.band.channel_width_hz() / HZ_PER_MHZ
+        self.band.channel_width_hz() / HZ_PER_MHZ
     }
 
     /// Centre of the first channel, MHz.
     #[getter]
     fn fch1(&self) -> f64 {
-        self.header.band.fch1_mhz()
+        self.band.fch1_mhz()
     }
 
     /// Mean distance from channel to channel, MHz; negative in a descending band.
     #[getter]
     fn foff(&self) -> f64 {
-        self.header.band.foff_mhz()
+        self.band.foff_mhz()
     }
 
     /// Number of channels.
     #[getter]
     fn nchans(&self) -> usize {
-        self.header.channels()
-    }
-
-    /// Bits of a recorded sample.
-    #[getter]
-    fn nbits(&self) -> usize {
-        self.header.recorded_bits
-    }
-
-    /// Number of samples of each channel, if known.
-    #[getter]
-    fn nsamples(&self) -> Option<u64> {
-        self.header.times
+        self.band.channels()
     }
 
     fn __repr__(&self) -> String {
-        let Self { header } = self;
-        let times = header.times.map_or_else(|| "?".to_owned(), |times| times.to_string());
+        let Self { format, source_name, tsamp, band, .. } = self;
+        let times = self.nsamples.map_or_else(|| "?".to_owned(), |times| times.to_string());
         format!(
-            "<Header: {} of {}, {times} samples of {} s, {} channels from {} MHz>",
-            header.format,
-            header.source_name,
-            header.tsamp_s,
-            header.channels(),
-            header.band.fch1_mhz()
+            "<Header: {format} of {source_name}, {times} samples of {tsamp} s, {} channels from {} MHz>",
+            band.channels(),
+            band.fch1_mhz()
         )
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remade<'py>> {
+        let Self { path, format, source_name, telescope, ra_deg, dec_deg, .. } = self;
+        let Self { tstart, tsamp, band, nbits, nsamples, .. } = self;
+        let centres_hz = PyArray1::from_slice(py, band.centres_hz());
+        let width_hz = band.channel_width_hz();
+        let parts = (
+            path,
+            format,
+            source_name,
+            telescope,
+            ra_deg,
+            dec_deg,
+            tstart,
+            tsamp,
+            centres_hz,
+            width_hz,
+            nbits,
+            nsamples,
+        );
+        remade::<Self>(py, parts)
+    }
+
+    /// Makes a header from its attributes, the channels in Hz.
+    #[classmethod]
+    #[pyo3(name = "_of")]
+    #[expect(clippy::too_many_arguments, reason = "attributes of a pickle")]
+    fn of(
+        _class: &Bound<'_, PyType>,
+        path: PathBuf,
+        format: String,
+        source_name: String,
+        telescope: String,
+        ra_deg: Option<f64>,
+        dec_deg: Option<f64>,
+        tstart: Option<f64>,
+        tsamp: f64,
+        centres_hz: Vec<f64>,
+        width_hz: f64,
+        nbits: usize,
+        nsamples: Option<u64>,
+    ) -> PyResult<Self> {
+        let band = Band::from_centres(centres_hz, width_hz).map_err(raised)?;
+        Ok(Self {
+            path,
+            format,
+            source_name,
+            telescope,
+            ra_deg,
+            dec_deg,
+            tstart,
+            tsamp,
+            band,
+            nbits,
+            nsamples,
+        })
     }
 }
 
@@ -223,7 +266,8 @@ impl Files {
     }
 }
 
-/// Filterbank recording, opened by `open_filterbank`.
+/// Filterbank recording, opened by `open_filterbank`. A pickle holds the absolute paths of its files: it opens them again
+/// where it is loaded, and so does a copy.
 #[pyclass(module = "sidereal_dsp")]
 pub(crate) struct Recording {
     files: Mutex<Files>,
@@ -251,7 +295,7 @@ impl Recording {
     /// Header of the recording.
     #[getter]
     fn header(&self) -> Header {
-        Header { header: self.header.clone() }
+        Header::from(&self.header)
     }
 
     /// Reads samples.
@@ -320,6 +364,19 @@ impl Recording {
     fn __repr__(&self) -> String {
         format!("<Recording {}: {}>", self.header.path.display(), self.header().__repr__())
     }
+
+    fn __reduce__<'py>(
+        &mut self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Vec<PathBuf>,))> {
+        let Files { paths, options, .. } = self.files();
+        let paths = paths.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
+        let keywords = PyDict::new(py);
+        keywords.set_item("allow_gaps", options.allow_gaps)?;
+        let open = py.import("sidereal_dsp")?.getattr("open_filterbank")?;
+        let partial = py.import("functools")?.getattr("partial")?;
+        Ok((partial.call((open,), Some(&keywords))?, (paths,)))
+    }
 }
 
 /// Iterator over a recording.
@@ -334,6 +391,10 @@ pub(crate) struct Gulps {
 
 #[pymethods]
 impl Gulps {
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "pickle the Recording, and call its `gulps` in each process"))
+    }
+
     fn __iter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
         own
     }

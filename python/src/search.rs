@@ -18,7 +18,7 @@ use crate::dedisperse::{DmPlan, PlanArguments};
 use crate::errors::{Interruption, detached, refused};
 use crate::recording::{ArrayRows, Recording, paths};
 
-/// Burst that a search has found.
+/// Burst that a search has found. It is made from its attributes in their order.
 #[pyclass(frozen, get_all, eq, module = "sidereal_dsp")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
@@ -66,9 +66,43 @@ impl From<&single_pulse::Candidate> for Candidate {
 
 #[pymethods]
 impl Candidate {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "attributes of a candidate")]
+    fn new(
+        dm: f64,
+        time: f64,
+        snr: f64,
+        width: f64,
+        members: usize,
+        dm_trial: usize,
+        dm_min: f64,
+        dm_max: f64,
+        begin: f64,
+        end: f64,
+        band_fraction: f64,
+    ) -> Self {
+        Self { dm, time, snr, width, members, dm_trial, dm_min, dm_max, begin, end, band_fraction }
+    }
+
     fn __repr__(&self) -> String {
         let Self { dm, time, snr, width, .. } = self;
         format!("<Candidate: S/N {snr:.2} at {time:.6} s, DM {dm:.3}, width {width:.6} s>")
+    }
+
+    fn __getnewargs__(&self) -> (f64, f64, f64, f64, usize, usize, f64, f64, f64, f64, f64) {
+        (
+            self.dm,
+            self.time,
+            self.snr,
+            self.width,
+            self.members,
+            self.dm_trial,
+            self.dm_min,
+            self.dm_max,
+            self.begin,
+            self.end,
+            self.band_fraction,
+        )
     }
 }
 

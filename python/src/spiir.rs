@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{Complex32, Complex64, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyType};
 use sidereal::backend::cuda::{self, Buffer};
 use sidereal::pipeline::cbc::{self, Source};
 use sidereal::spiir::bank;
@@ -21,6 +21,7 @@ use crate::binaries::{bank_options, gps};
 use crate::device::{Target, on_stream, view};
 use crate::errors::{detached, raised, refused};
 use crate::given::{Given, bound_to};
+use crate::pickle::{Remade, not_pickled, remade, with_temporary};
 use crate::strain::{Psd, whole_rate};
 
 /// Samples of all templates between two checks for signals.
@@ -97,6 +98,44 @@ impl Waveform {
     fn __repr__(&self) -> String {
         let strain::Waveform { name, rate_hz, .. } = &self.wave;
         format!("<Waveform {name}: {} s at {rate_hz} Hz>", self.wave.duration_s())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remade<'py>> {
+        let strain::Waveform { name, approximant, rate_hz, peak, distance_mpc, .. } = &self.wave;
+        let binary = self
+            .wave
+            .binary
+            .map(|binary| [binary.mass1_msun, binary.mass2_msun, binary.spin1z, binary.spin2z]);
+        let (approximant, samples) = (approximant.as_deref(), self.samples(py));
+        let parts = (name, samples, *rate_hz, *distance_mpc, binary, approximant, *peak);
+        remade::<Self>(py, parts)
+    }
+
+    /// Makes a waveform from its attributes, the binary's masses and spins among them.
+    #[classmethod]
+    #[pyo3(name = "_of")]
+    fn of(
+        _class: &Bound<'_, PyType>,
+        name: String,
+        samples: &Bound<'_, PyAny>,
+        sample_rate: &Bound<'_, PyAny>,
+        distance: f64,
+        binary: Option<[f64; 4]>,
+        approximant: Option<String>,
+        peak: usize,
+    ) -> PyResult<Self> {
+        let Self { wave } = Self::new(name, samples, sample_rate, distance)?;
+        if peak >= wave.samples.len() {
+            let rule = format!("there are {} samples", wave.samples.len());
+            return Err(refused("peak", peak, rule));
+        }
+        let binary = binary.map(|[mass1_msun, mass2_msun, spin1z, spin2z]| Binary {
+            mass1_msun,
+            mass2_msun,
+            spin1z,
+            spin2z,
+        });
+        Ok(Self { wave: strain::Waveform { binary, approximant, peak, ..wave } })
     }
 }
 
@@ -204,6 +243,26 @@ impl Bank {
         let filters = self.bank.templates.iter().map(|template| template.filters.filters());
         let filters: usize = filters.sum();
         format!("<Bank: {} templates of {filters} filters>", self.bank.templates.len())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remade<'py>> {
+        let contents = with_temporary(py, "bank.h5", |path| {
+            detached(py, || cbc::write_bank(path, &self.bank, "", ""))?;
+            Ok(std::fs::read(path)?)
+        })?;
+        remade::<Self>(py, (PyBytes::new(py, &contents),))
+    }
+
+    /// Makes a bank from the contents of its file.
+    #[classmethod]
+    #[pyo3(name = "_of")]
+    fn of(class: &Bound<'_, PyType>, contents: &[u8]) -> PyResult<Self> {
+        let py = class.py();
+        with_temporary(py, "bank.h5", |path| {
+            std::fs::write(path, contents)?;
+            let (bank, _) = detached(py, || cbc::read_bank(path))?;
+            Ok(Self { bank: Arc::new(bank) })
+        })
     }
 }
 
@@ -460,6 +519,10 @@ impl Spiir {
     fn reset(&mut self) {
         (self.consumed, self.is_on_gpu) = (0, false);
         self.engine().reset();
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(not_pickled::<Self>(py, "make one in each process, where its stream is"))
     }
 
     /// Samples that must follow one before its ratios are known.

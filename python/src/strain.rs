@@ -56,6 +56,10 @@ impl Psd {
     fn __repr__(&self) -> String {
         format!("<Psd: 0 to {} Hz by {} Hz>", self.spectrum.highest_hz(), self.df())
     }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> (f64, Bound<'py, PyArray1<f64>>) {
+        (self.df(), self.densities(py))
+    }
 }
 
 impl From<PowerSpectrum> for Psd {

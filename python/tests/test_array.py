@@ -1,6 +1,8 @@
 """Arrays: delays of a direction, and correlation of recordings, as the command line's."""
 
+import copy
 import csv
+import pickle
 
 import numpy as np
 import pytest
@@ -125,6 +127,14 @@ def test_pyuvdata_reads_it(folder, array):
     pytest.importorskip("pyuvdata")
     data = sd.correlate_files(files(folder), array, 16, phase_centre=SOURCE, integration=0.1).to_uvdata()
     assert (data.Nbls, data.Nfreqs, data.Npols, data.Ntimes) == (10, 16, 4, 3)
+
+
+def test_a_correlation_is_not_pickled(folder, array):
+    correlation = sd.correlate_files(files(folder), array, 16, integration=0.1)
+    with pytest.raises(TypeError, match="Correlation is neither pickled nor copied; call `correlate_files`"):
+        pickle.dumps(correlation)
+    with pytest.raises(TypeError, match="Integrations is neither pickled nor copied; the Visibilities"):
+        copy.copy(iter(correlation))
 
 
 def test_sources_by_name_and_parts_of_the_time(folder, array):

@@ -1,7 +1,9 @@
 """Arrays on a GPU: the same results as on the host, without copies there and back, and clear errors."""
 
+import copy
 import gc
 import os
+import pickle
 
 import gpu
 import numpy as np
@@ -36,6 +38,13 @@ def test_arrays_come_back(kind):
     back = there.to_host()
     assert back.dtype == x.dtype
     np.testing.assert_array_equal(back, x)
+
+
+def test_an_array_is_not_pickled():
+    there = sd.to_device(np.zeros(5, "f4"))
+    for store in [pickle.dumps, copy.copy, copy.deepcopy]:
+        with pytest.raises(TypeError, match="DeviceArray is neither pickled nor copied; `to_host`"):
+            store(there)
 
 
 @pytest.mark.parametrize("kind", KINDS)
