@@ -15,7 +15,7 @@ use crate::arguments::{Unit, Width, backend, band, count, device_of, zapped};
 use crate::arrays::{Readable, encoding_of, output, plane_of};
 use crate::device::{Target, on_stream, view};
 use crate::errors::{detached, raised, refused};
-use crate::given::{Given, bound_to, device_word};
+use crate::given::{Given, device_word, gpu_of};
 use crate::pickle::not_pickled;
 
 /// Bytes of rows between two checks for signals.
@@ -394,11 +394,7 @@ impl Dedisperser {
         ends: bool,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let device = match (x, &self.gpu) {
-            (Some(x), gpu) => bound_to(x, gpu.as_ref())?.clone(),
-            (None, Some(gpu)) => gpu.clone(),
-            (None, None) => return Err(refused("the stream", "on the host", "a GPU is needed")),
-        };
+        let device = gpu_of(x, self.gpu.as_ref())?;
         let rows = match x {
             Some(x) => {
                 x.check_contiguous()?;

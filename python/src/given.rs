@@ -364,6 +364,21 @@ pub(crate) fn bound_to<'a>(
     })
 }
 
+/// Returns the GPU of a stage for an array on a GPU, or for the end of its stream.
+///
+/// # Errors
+/// `ParameterError` if the stage is bound to the host.
+pub(crate) fn gpu_of(
+    x: Option<&Given<'_>>,
+    device: Option<&cuda::Device>,
+) -> PyResult<cuda::Device> {
+    match (x, device) {
+        (Some(x), device) => bound_to(x, device).cloned(),
+        (None, Some(device)) => Ok(device.clone()),
+        (None, None) => Err(refused("the stream", "on the host", "a GPU is needed")),
+    }
+}
+
 /// Returns an argument as a NumPy array if it can be one; an array on a GPU stays as it is.
 ///
 /// # Errors

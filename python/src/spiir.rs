@@ -20,7 +20,7 @@ use crate::arrays::{Readable, output};
 use crate::binaries::{bank_options, gps};
 use crate::device::{Target, on_stream, view};
 use crate::errors::{detached, raised, refused};
-use crate::given::{Given, bound_to};
+use crate::given::{Given, gpu_of};
 use crate::pickle::{Remade, not_pickled, remade, with_temporary};
 use crate::strain::{Psd, whole_rate};
 
@@ -397,11 +397,7 @@ impl Spiir {
         samples: usize,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let device = match (x, &self.gpu) {
-            (Some(x), gpu) => bound_to(x, gpu.as_ref())?.clone(),
-            (None, Some(gpu)) => gpu.clone(),
-            (None, None) => return Err(refused("the stream", "on the host", "a GPU is needed")),
-        };
+        let device = gpu_of(x, self.gpu.as_ref())?;
         let (templates, times) = (self.templates, self.produced(samples));
         let mut target = Target::new(x, out, &[templates, times], "complex64", &device)?;
         let input: Buffer<f32> = match x {
