@@ -17,7 +17,7 @@ use crate::arguments::{Unit, backend, count, parsed};
 use crate::arrays::{Readable, output, writable};
 use crate::device::{Target, on_stream};
 use crate::errors::{detached, raised, refused};
-use crate::given::{Given, bound_to, device_word, host_of};
+use crate::given::{Given, bound_to, device_word, gpu_of, host_of};
 use crate::pickle::not_pickled;
 use crate::voltages::{Samples, split_pairs};
 
@@ -185,6 +185,8 @@ pub(crate) struct Channelizer {
     plan: Plan,
     samples: Samples,
     axes: Axes,
+    /// Whether the latest samples were in a GPU's memory.
+    is_on_gpu: bool,
 }
 
 /// Options of a filter bank from Python's arguments.
@@ -238,7 +240,7 @@ impl Channelizer {
         check_memory("the filter bank", bytes).map_err(raised)?;
         let backend = backend(py, arguments.device, arguments.threads)?;
         let engine = detached(py, || Engine::new(plan.clone(), &backend))?;
-        Ok(Self { engine: Mutex::new(engine), plan, samples, axes })
+        Ok(Self { engine: Mutex::new(engine), plan, samples, axes, is_on_gpu: false })
     }
 
     fn engine(&mut self) -> &mut Engine {
@@ -335,6 +337,7 @@ impl Channelizer {
             start += part.times();
             py.check_signals()?;
         }
+        self.is_on_gpu = false;
         Ok(rows.as_any().clone())
     }
 
@@ -358,6 +361,7 @@ impl Channelizer {
         let layout = DeviceVoltages { first_byte: 0, stride, times };
         let (engine, memory) = (self.engine(), target.memory());
         on_stream(py, &device, |stream| engine.enqueue(&input, layout, memory, stream))?;
+        self.is_on_gpu = true;
         target.finish(py)
     }
 }
@@ -436,17 +440,24 @@ impl Channelizer {
     ///
     /// Returns
     /// -------
-    /// array
-    ///     No rows, because incomplete windows and sums give none.
+    /// array or DeviceArray
+    ///     No rows, because incomplete windows and sums give none. Where the latest samples were.
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (shape, kind) = (self.shape(0), self.kind());
+        let rest = match self.is_on_gpu {
+            true => {
+                let device = gpu_of(None, self.engine().device())?;
+                Target::new(None, None, &shape, kind, &device)?.finish(py)?
+            }
+            false => py.import("numpy")?.call_method1("empty", (shape, kind))?,
+        };
         self.reset();
-        let shape = self.shape(0);
-        let arguments = (shape, self.kind());
-        py.import("numpy")?.call_method1("empty", arguments)
+        Ok(rest)
     }
 
     /// Begins a new stream.
     fn reset(&mut self) {
+        self.is_on_gpu = false;
         self.engine().reset();
     }
 

@@ -539,8 +539,8 @@ impl Dedisperser {
     ///
     /// Returns
     /// -------
-    /// array
-    ///     Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows, which is where its
+    /// array or DeviceArray
+    ///     Where the latest rows were. Axes: trial and time. The rest of the stream; sums are 0 where a trial lacks rows, which is where its
     ///     `valid_samples` end.
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rest = match self.is_on_gpu {

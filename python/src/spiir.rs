@@ -497,8 +497,8 @@ impl Spiir {
     ///
     /// Returns
     /// -------
-    /// array of complex64
-    ///     Ratios of the last samples, as if zeros followed; axes: template and time.
+    /// array or DeviceArray of complex64
+    ///     Where the latest samples were. Their ratios, as if zeros followed; axes: template and time.
     fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rest = match self.is_on_gpu {
             true => self.run_on_gpu(py, None, self.latency, None)?,

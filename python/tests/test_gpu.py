@@ -78,6 +78,24 @@ def test_a_stream_of_voltages_mixes_both_memories():
     np.testing.assert_array_equal(np.concatenate(rows), whole)
 
 
+@pytest.mark.parametrize("options", [{}, {"detect": "IQUV", "integrate": 3}, {"bits": 8}, {"bits": 4}])
+def test_a_stream_of_voltages_ends_where_its_samples_are(options):
+    x = noise(2, 64 * 20)
+    bank = sd.Channelizer(64, encoding="complex64", pols=2, device="cuda", **options)
+    rows = bank.push(sd.to_device(x))
+    rest = bank.flush()
+    assert isinstance(rest, sd.DeviceArray) and rest.device == rows.device
+    assert rest.shape == (0, *rows.shape[1:]) and rest.dtype == rows.dtype
+    assert rest.to_host().shape == rest.shape
+    # After samples of the host, and of a stream without any, the end is there.
+    for part in [x, None]:
+        if part is not None:
+            np.testing.assert_array_equal(bank.push(part), rows.to_host())
+        end = bank.flush()
+        assert isinstance(end, np.ndarray) and end.shape == rest.shape and end.dtype == rest.dtype
+    np.testing.assert_array_equal(bank.push(sd.to_device(x)).to_host(), rows.to_host())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("samples", ["uint8", "int16", "float32"])
 def test_dedisperse(kind, samples):
