@@ -279,3 +279,28 @@ fn without_room_on_the_device_the_host_makes_spectra() {
     // The same spectra, and exact sums of them.
     assert!(expected == found);
 }
+
+/// Several GPUs have a share of the channels each, and the visibilities of one.
+#[test]
+fn several_gpus_have_the_visibilities_of_one() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    let _others = DEVICE.read();
+    let recorded = |options: &mut CorrelateOptions| {
+        options.channelize = Some(false);
+        options.integration_s = 101e-6;
+    };
+    let tracked = Scene::new(Complex8, 2, 4000).tracked().flagged();
+    for (name, scene) in [
+        ("recorded", Scene::new(Complex8, 2, 300).flagged().with(recorded)),
+        ("drift scan", Scene::new(Real8, 1, 3000).flagged().with(|options| options.nbits = 4)),
+        ("tracked", tracked.with(|options| options.average_channels = 2)),
+        ("floats", Scene::new(ComplexF32, 2, 2500).with(|options| options.nbits = 32)),
+    ] {
+        for gulp in [0, 50] {
+            let (expected, _) = scene.run(&one, gulp);
+            let (found, summary) = scene.run(&all, gulp);
+            assert!(summary.made_on_device && expected.len() > 1, "{name}");
+            assert!(found == expected, "{name}: gulp {gulp}");
+        }
+    }
+}

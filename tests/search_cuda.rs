@@ -187,6 +187,79 @@ fn an_interrupted_search_goes_on() {
     }
 }
 
+/// A plan whose ranges are divided among devices: 480 trials of whole samples and 96 of binned ones.
+fn divided() -> SearchOptions {
+    let mut plan = DmPlan::fixed(&[(0.0, 120.0, 0.25)]).unwrap();
+    plan.ranges.extend(DmPlan::fixed(&[(120.0, 168.0, 0.5)]).unwrap().ranges);
+    plan.ranges.last_mut().unwrap().downsample = 2;
+    let mut options = SearchOptions::new(plan);
+    (options.baseline_s, options.max_width_s, options.snr) = (0.5, 0.03, 5.0);
+    options.list_absorbed = true;
+    options
+}
+
+#[test]
+fn several_gpus_find_what_one_finds() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    let numbers = |numbers: &str| all.name().starts_with(&format!("cuda:{numbers}"));
+    assert!(numbers("0,1") || numbers("0 ") && all.name().contains(" + cuda:1"), "{}", all.name());
+    for (encoding, zero_dm, gulp, mitigation, max_wait_s) in [
+        (Encoding::U8, false, 0, None, f64::INFINITY),
+        (Encoding::U8, true, 700, None, 0.02),
+        (Encoding::U2, false, 1111, None, f64::INFINITY),
+        (Encoding::F32, false, 999, None, f64::INFINITY),
+        (Encoding::U8, false, 0, Some(Steps::default()), f64::INFINITY),
+    ] {
+        let options = SearchOptions { zero_dm, gulp, mitigation, max_wait_s, ..divided() };
+        let expected = run(&mut simulation(encoding), &options, &one);
+        let found = run(&mut simulation(encoding), &options, &all);
+        let what = format!("{encoding:?}, zero-DM {zero_dm}, gulp {gulp}");
+        assert!(expected.candidates.len() > 1, "{what}");
+        assert_eq!(found.candidates, expected.candidates, "{what}");
+        assert_eq!(found.absorbed, expected.absorbed, "{what}");
+        assert_eq!(found.dms, expected.dms, "{what}");
+        assert_eq!(found.skipped_dms, expected.skipped_dms, "{what}");
+        assert_eq!(found.times, expected.times, "{what}");
+    }
+}
+
+#[test]
+fn several_gpus_find_cut_bursts_as_one_does() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    for zero_dm in [false, true] {
+        let mut simulated = Options::new(Band::uniform(1500.0, -4.0, 32).unwrap(), 1e-3, 4500);
+        (simulated.encoding, simulated.seed) = (Encoding::U8, 5);
+        simulated.bursts =
+            vec![Burst::new(90.0, -0.02, 4e-3, 30.0), Burst::new(140.0, 4.48, 4e-3, 30.0)];
+        let options = SearchOptions { zero_dm, ..divided() };
+        let source = || Simulator::new(simulated.clone()).unwrap();
+        let expected = run(&mut source(), &options, &one);
+        let cut = expected.candidates.iter().filter(|candidate| candidate.band_fraction < 1.0);
+        assert!(cut.count() >= 2, "{:?}", expected.candidates);
+        let found = run(&mut source(), &options, &all);
+        assert_eq!(found.candidates, expected.candidates, "zero-DM {zero_dm}");
+    }
+}
+
+#[test]
+fn a_search_on_several_gpus_goes_on_after_an_interruption() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    let options = SearchOptions { gulp: 500, snr: 3.5, list_absorbed: false, ..divided() };
+    let expected = run(&mut simulation(Encoding::U8), &options, &one);
+    let run = |resumed: Option<&Checkpoint>, backend: &Backend, keeper: &mut Keeper| {
+        let mut source = simulation(Encoding::U8);
+        search_from(Source::Rows(&mut source), &options, backend, resumed, keeper)
+    };
+    let mut keeper = Keeper { stop: 2500, found: Vec::new(), checkpoint: None };
+    assert!(!run(None, &all, &mut keeper).unwrap().ending.is_complete());
+    let checkpoint = keeper.checkpoint.take().unwrap();
+    keeper.stop = u64::MAX;
+    let refused = run(Some(&checkpoint), &one, &mut keeper).unwrap_err().to_string();
+    assert!(refused.contains("as many GPUs"), "{refused}");
+    let report = run(Some(&checkpoint), &all, &mut keeper).unwrap();
+    assert_eq!(report.candidates, expected.candidates);
+}
+
 #[test]
 fn frb180417_is_found_as_on_the_processor() {
     let Some(gpu) = cuda::backend(2) else { return };

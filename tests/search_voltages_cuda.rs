@@ -193,6 +193,21 @@ fn candidates_are_those_of_the_processor() {
 }
 
 #[test]
+fn several_gpus_find_in_voltages_what_one_finds() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    for gulp in [0, 77] {
+        let mut case = Case::new("voltages", plain(), channels(8, 4));
+        case.search.plan = DmPlan { ranges: vec![DmRange::new(0.0, 24.0, 0.125)] };
+        case.search.list_absorbed = true;
+        case.search.gulp = gulp;
+        let expected = case.check(&one);
+        let found = case.check(&all);
+        assert_eq!(found.absorbed, expected.absorbed, "{gulp}");
+        assert_eq!(found.candidates, expected.candidates, "{gulp}");
+    }
+}
+
+#[test]
 fn any_gulp_and_any_part_give_the_same() {
     let Some(gpu) = cuda::backend(2) else { return };
     let whole = Case::new("whole", plain(), channels(8, 4)).check(&gpu);

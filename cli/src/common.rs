@@ -16,16 +16,34 @@ use sidereal::{Error, Result};
 use crate::say::note;
 
 /// Value of `--device`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// The CPU's SIMD instructions.
     Cpu,
     /// Slow double-precision reference implementation, to check the others.
     Reference,
-    /// NVIDIA GPU with this number.
-    Cuda(usize),
+    /// NVIDIA GPUs with these numbers: one at least, each once.
+    Cuda(Vec<usize>),
+    /// All NVIDIA GPUs.
+    AllCuda,
     /// Fastest device of this machine for the work.
     Auto,
+}
+
+impl Device {
+    /// Formats the device as the command line has it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".to_owned(),
+            Self::Reference => "reference".to_owned(),
+            Self::Auto => "auto".to_owned(),
+            Self::AllCuda => "cuda:all".to_owned(),
+            Self::Cuda(ordinals) => {
+                let ordinals: Vec<String> = ordinals.iter().map(usize::to_string).collect();
+                format!("cuda:{}", ordinals.join(","))
+            }
+        }
+    }
 }
 
 /// Amount of work, from which `--device auto` estimates the time on the CPU and on a GPU.
@@ -45,6 +63,8 @@ pub(crate) struct Work {
     gpu: f64,
     /// Seconds per 10^9 bytes to read them with all threads, a lower limit on either device.
     read: f64,
+    /// Whether several GPUs divide the work.
+    is_divided: bool,
 }
 
 /// Time to start a GPU and to end a process that used it, in seconds.
@@ -57,24 +77,61 @@ impl Work {
     /// Describes dedispersion at trial DMs; the costs are those of a search with the default plan and the mitigation on
     /// the host.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", cpu: 30.0, host: 2.0, gpu: 0.1, read: READ_S }
+        Self {
+            bytes: bytes(inputs),
+            of: "data",
+            cpu: 30.0,
+            host: 2.0,
+            gpu: 0.1,
+            read: READ_S,
+            is_divided: false,
+        }
+    }
+
+    /// Describes a search at trial DMs, which several GPUs may divide.
+    pub(crate) fn on_divided_trials(inputs: &[PathBuf]) -> Self {
+        Self { is_divided: true, ..Self::on_trials(inputs) }
     }
 
     /// Describes a filter bank: about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", cpu: 2.4, host: 0.9, gpu: 0.03, read: READ_S }
+        Self {
+            bytes: bytes(inputs),
+            of: "data",
+            cpu: 2.4,
+            host: 0.9,
+            gpu: 0.03,
+            read: READ_S,
+            is_divided: false,
+        }
     }
 
-    /// Describes a correlation of `antennas` antennas.
+    /// Describes a correlation of `antennas` antennas, which several GPUs may divide.
     pub(crate) fn on_antennas(inputs: &[PathBuf], antennas: usize) -> Self {
         let cpu = 2.4 + 0.055 * antennas as f64;
-        Self { bytes: bytes(inputs), of: "data", cpu, host: 1.4, gpu: 0.03, read: READ_S }
+        Self {
+            bytes: bytes(inputs),
+            of: "data",
+            cpu,
+            host: 1.4,
+            gpu: 0.03,
+            read: READ_S,
+            is_divided: true,
+        }
     }
 
     /// Describes matched filters: 8 bytes of signal-to-noise ratio per template and sample.
     pub(crate) fn on_ratios(ratios: u64) -> Self {
         let bytes = Some(ratios.saturating_mul(8));
-        Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01, read: 0.0 }
+        Self {
+            bytes,
+            of: "signal-to-noise ratios",
+            cpu: 1.5,
+            host: 0.0,
+            gpu: 0.01,
+            read: 0.0,
+            is_divided: false,
+        }
     }
 
     /// Estimates the run time on `threads` CPU threads, and on a GPU with the same threads; returns `None` if the amount of
@@ -133,9 +190,10 @@ fn bytes(inputs: &[PathBuf]) -> Option<u64> {
 /// Options of every verb.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Device to run on: cpu, cuda, cuda:1, reference or auto.
+    /// Device to run on: cpu, cuda, cuda:1, cuda:0,1, cuda:all, reference or auto.
     ///
-    /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; reference is the slow double-precision
+    /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; cuda:0,1 and cuda:all are several, among which a search
+    /// divides its trial DMs and a correlation its channels, with the results of one; reference is the slow double-precision
     /// implementation, to check the others; auto is whichever of the processor and the GPU with the most free memory is
     /// estimated to be faster for this verb, amount of data and number of threads, and the GPU for standard input.
     #[arg(
@@ -233,20 +291,33 @@ impl Common {
     /// # Errors
     /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that is not available.
     pub(crate) fn backend(&self) -> Result<Backend> {
+        self.backend_of(false)
+    }
+
+    /// As [`Common::backend`]; several GPUs are allowed if they divide the work.
+    fn backend_of(&self, is_divided: bool) -> Result<Backend> {
         let (threads, level) = (self.threads()?, self.level()?);
-        match self.device {
-            Device::Reference => Ok(Backend::Reference),
-            Device::Cpu | Device::Auto => Ok(Backend::Cpu(level, Threads::new(threads))),
-            Device::Cuda(ordinal) => {
-                gpu(ordinal, threads, level).map(|backend| self.limited(backend))
-            }
+        let ordinals = match &self.device {
+            Device::Reference => return Ok(Backend::Reference),
+            Device::Cpu | Device::Auto => return Ok(Backend::Cpu(level, Threads::new(threads))),
+            Device::Cuda(ordinals) => ordinals.clone(),
+            Device::AllCuda => (0..cuda::Device::count()?.max(1)).collect(),
+        };
+        if ordinals.len() > 1 && !is_divided {
+            let rule =
+                "it must name one GPU: only search and correlate divide their work among several";
+            return Err(Error::parameter("--device", self.device.text(), rule));
         }
+        gpus(&ordinals, threads, level).map(|backend| self.limited(backend))
     }
 
     /// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
     fn starting_quickly(&self, backend: Backend) -> Backend {
         match (backend, &self.program) {
             (Backend::Cuda(device, threads), Some(program)) => {
+                for peer in device.peers() {
+                    let _ = peer.clone().with_quick_start(program.clone());
+                }
                 Backend::Cuda(device.with_quick_start(program.clone()), threads)
             }
             (backend, _) => backend,
@@ -277,7 +348,7 @@ impl Common {
     /// As [`Common::backend`].
     pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
         if self.device != Device::Auto {
-            return self.backend().map(|backend| self.starting_quickly(backend));
+            return self.backend_of(work.is_divided).map(|own| self.starting_quickly(own));
         }
         let threads = match self.threads()? {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -327,10 +398,12 @@ impl Common {
         }
     }
 
-    /// Returns the backend with its GPU limited to `--memory`.
+    /// Returns the backend with each of its GPUs limited to `--memory`.
     fn limited(&self, backend: Backend) -> Backend {
         if let (Backend::Cuda(device, _), Some(bytes)) = (&backend, self.memory) {
-            device.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+            for device in std::iter::once(device).chain(device.peers()) {
+                device.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+            }
         }
         backend
     }
@@ -341,7 +414,7 @@ impl Common {
     /// [`Error::Parameter`].
     pub(crate) fn on_host_only(&self, verb: &str) -> Result<()> {
         match self.device {
-            Device::Cuda(_) => {
+            Device::Cuda(_) | Device::AllCuda => {
                 let rule = format!("{verb} has no kernels for a GPU: use cpu or auto");
                 Err(Error::parameter("--device", "cuda", rule))
             }
@@ -424,24 +497,35 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
         "cpu" => return Ok(Device::Cpu),
         "reference" => return Ok(Device::Reference),
         "auto" => return Ok(Device::Auto),
-        "cuda" => return Ok(Device::Cuda(0)),
+        "cuda" => return Ok(Device::Cuda(vec![0])),
+        "cuda:all" => return Ok(Device::AllCuda),
         _ => {}
     }
-    let rule = "it must be cpu, reference, cuda, cuda:0, cuda:1 and so on, or auto";
-    let number = word.strip_prefix("cuda:").ok_or(rule)?;
-    number.parse().map(Device::Cuda).map_err(|_| rule.to_owned())
+    let rule = "it must be cpu, reference, cuda, cuda:0, cuda:1 and so on, several as cuda:0,1, \
+                cuda:all, or auto";
+    let numbers = word.strip_prefix("cuda:").ok_or(rule)?;
+    let ordinals = numbers.split(',').map(str::parse).collect::<std::result::Result<Vec<_>, _>>();
+    let ordinals: Vec<usize> = ordinals.map_err(|_| rule)?;
+    match (1..ordinals.len()).find(|index| ordinals[..*index].contains(&ordinals[*index])) {
+        Some(again) => Err(format!("it names GPU {} twice", ordinals[again])),
+        None => Ok(Device::Cuda(ordinals)),
+    }
 }
 
-/// Opens a GPU that has precompiled kernels or for which some can be compiled.
-fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
-    let device = cuda::Device::open(ordinal)?.with_host_level(level);
+/// Opens GPUs that have precompiled kernels or for which some can be compiled: the first, with the others as its peers.
+fn gpus(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
+    let open = |ordinal: &usize| cuda::Device::open(*ordinal).map(|own| own.with_host_level(level));
+    let mut devices = ordinals.iter().map(open).collect::<Result<Vec<_>>>()?.into_iter();
     cuda::kernels_at_hand()?;
+    let first =
+        devices.next().ok_or_else(|| Error::parameter("--device", "cuda", "it names no GPU"))?;
+    let device = first.with_peers(devices.collect())?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
 }
 
 /// Opens the GPU with the most free memory, if every kernel can be compiled for it.
 fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
-    let free = |ordinal: usize| match gpu(ordinal, threads, level) {
+    let free = |ordinal: usize| match gpus(&[ordinal], threads, level) {
         Ok(Backend::Cuda(device, _)) => device.free_bytes().unwrap_or(0),
         _ => 0,
     };
@@ -450,7 +534,7 @@ fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
         0 | 1 => 0,
         count => (0..count).rev().max_by_key(|ordinal| free(*ordinal)).unwrap_or(0),
     };
-    let backend = gpu(ordinal, threads, level)?;
+    let backend = gpus(&[ordinal], threads, level)?;
     cuda::nvrtc()?;
     Ok(backend)
 }
@@ -584,17 +668,31 @@ mod tests {
             ("cpu", Device::Cpu),
             ("reference", Device::Reference),
             ("auto", Device::Auto),
-            ("cuda", Device::Cuda(0)),
-            ("CUDA:3", Device::Cuda(3)),
+            ("cuda", Device::Cuda(vec![0])),
+            ("CUDA:3", Device::Cuda(vec![3])),
+            ("cuda:1,0", Device::Cuda(vec![1, 0])),
+            ("cuda:all", Device::AllCuda),
         ];
         for (text, device) in cases {
             assert_eq!(parse_device(text), Ok(device));
         }
-        for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda3", "cuda:99999999999999999999"]
-        {
+        for text in [
+            "",
+            "gpu",
+            "cuda:",
+            "cuda:x",
+            "cuda:-1",
+            "cuda3",
+            "cuda:0,",
+            "cuda:,",
+            "cuda:0-1",
+            "cuda:0,all",
+            "cuda:99999999999999999999",
+        ] {
             let error = parse_device(text).expect_err(text);
             assert!(error.contains("cuda:1"), "{error}");
         }
+        assert_eq!(parse_device("cuda:0,2,0").expect_err("twice"), "it names GPU 0 twice");
     }
 
     #[test]

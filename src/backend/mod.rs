@@ -93,6 +93,18 @@ impl Backend {
         std::iter::once(Self::Reference).chain(cpu).collect()
     }
 
+    /// Returns a backend for each device among which a pipeline divides its work: one for a GPU and each of its peers, otherwise
+    /// this one alone.
+    pub fn shares(&self) -> Vec<Self> {
+        match self {
+            Self::Cuda(device, threads) => std::iter::once(device)
+                .chain(device.peers())
+                .map(|device| Self::Cuda(device.clone(), threads.clone()))
+                .collect(),
+            Self::Reference | Self::Cpu(..) => vec![self.clone()],
+        }
+    }
+
     /// Returns the SIMD level of the host part; `None` for the reference.
     pub fn level(&self) -> Option<Level> {
         match self.host() {
@@ -120,14 +132,30 @@ impl Backend {
         !matches!(self, Self::Reference | Self::Cpu(..))
     }
 
-    /// Returns a short name: `reference`, `cpu avx512 x2`, or `cuda:0` and the GPU's name.
+    /// Returns a short name: `reference`, `cpu avx512 x2`, or the numbers and the name of GPUs: `cuda:0,1 NVIDIA H200`; GPUs of
+    /// different kinds follow each other, joined by ` + `.
     pub fn name(&self) -> String {
         match self {
             Self::Reference => "reference".to_owned(),
             Self::Cpu(level, threads) => format!("cpu {} x{}", level.name(), threads.count()),
-            Self::Cuda(device, _) => {
-                format!("cuda:{} {}", device.ordinal(), device.properties().name)
-            }
+            Self::Cuda(device, _) => name_of(device),
         }
     }
+}
+
+/// Returns the numbers and names of a GPU and its peers, those of one kind together.
+fn name_of(device: &cuda::Device) -> String {
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    for device in std::iter::once(device).chain(device.peers()) {
+        let (name, ordinal) = (device.properties().name.as_str(), device.ordinal().to_string());
+        match kinds.iter_mut().find(|(own, _)| *own == name) {
+            Some((_, ordinals)) => ordinals.push(ordinal),
+            None => kinds.push((name, vec![ordinal])),
+        }
+    }
+    let texts: Vec<String> = kinds
+        .iter()
+        .map(|(name, ordinals)| format!("cuda:{} {name}", ordinals.join(",")))
+        .collect();
+    texts.join(" + ")
 }

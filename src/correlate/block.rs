@@ -1,6 +1,8 @@
 //! Spectra of all inputs, in the X-engine's packed order (`Block`, `BlockBuffer`) and in the order of the F-engines
 //! (`Spectra`), and the destination of correlation sums (`Output`).
 
+use std::ops::Range;
+
 use num_complex::Complex;
 
 use super::plan::{LANES, Plan};
@@ -46,6 +48,22 @@ impl<'a> Block<'a> {
             return Err(Error::parameter("packed spectra", "not aligned", rule));
         }
         Ok(Self { bytes, times, valid })
+    }
+
+    /// Returns the spectra of some channels; `plan` is that of the block.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for channels out of range.
+    pub fn channels(self, plan: &Plan, channels: Range<usize>) -> Result<Self> {
+        if channels.start > channels.end || channels.end > plan.channels() {
+            let rule = format!("there are {}", plan.channels());
+            return Err(Error::parameter("channels", format!("{channels:?}"), rule));
+        }
+        let bytes = plan.panels() * plan.panel_bytes(self.times);
+        let words = plan.antennas() * Plan::mask_words(self.times);
+        let of = |each: usize| channels.start * each..channels.end * each;
+        let valid = self.valid.map(|valid| &valid[of(words)]);
+        Ok(Self { bytes: &self.bytes[of(bytes)], times: self.times, valid })
     }
 
     /// Returns the number of spectra.

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::sample::Samples;
 use crate::view::{PlaneMut, Progress, check_length};
 pub use cuda::kernels;
-pub(crate) use cuda::sources;
+pub(crate) use cuda::{divisions, sources};
 use plan::Sum;
 pub use plan::{Options, Plan};
 

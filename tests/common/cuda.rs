@@ -8,6 +8,7 @@ mod skip;
 
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Device, Source};
+use sidereal::backend::threads::Threads;
 
 /// Returns the first device; without one skips the test, which fails where `SIDEREAL_REQUIRE` names `cuda`.
 pub(crate) fn device() -> Option<Device> {
@@ -35,6 +36,19 @@ pub(crate) fn devices(threads: usize) -> Vec<(Backend, Device)> {
         no_device("there is none");
     }
     found
+}
+
+/// Returns the first device alone, and with all others as its peers; skips the test if there is no other, which fails where
+/// `SIDEREAL_REQUIRE` names `gpus`.
+pub(crate) fn several(threads: usize) -> Option<(Backend, Backend)> {
+    let found: Vec<_> = Device::all();
+    let Some((first, others)) = found.split_first().filter(|(_, others)| !others.is_empty()) else {
+        skip::skip("gpus", "there are not several CUDA devices");
+        return None;
+    };
+    let all = first.clone().with_peers(others.to_vec()).expect("devices reach each other");
+    let backend = |device: Device| Backend::Cuda(device, Threads::new(threads));
+    Some((backend(first.clone()), backend(all)))
 }
 
 fn no_device(why: &str) {

@@ -22,12 +22,12 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(common: &Common, input_bytes: usize) -> Result<Self> {
         let ordinal = match common.device {
-            Device::Cuda(ordinal) => ordinal,
+            Device::Cuda(ref ordinals) if ordinals.len() == 1 => ordinals[0],
             Device::Auto => 0,
-            Device::Cpu | Device::Reference => {
+            _ => {
                 let rule =
-                    "only kernels for GPUs are tuned: it must be cuda, cuda:1 and so on, or auto";
-                return Err(Error::parameter("--device", "another one", rule));
+                    "kernels are tuned on one GPU: it must be cuda, cuda:1 and so on, or auto";
+                return Err(Error::parameter("--device", common.device.text(), rule));
             }
         };
         let device = cuda::Device::open(ordinal)?;

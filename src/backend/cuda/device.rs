@@ -15,8 +15,14 @@ use crate::backend::simd::Level;
 use crate::error::{Error, Result};
 
 /// An open GPU, and the SIMD level of the accompanying host work; clones refer to the same GPU.
+///
+/// It may have peers ([`Device::with_peers`]), among which pipelines divide their work; stages use this GPU alone.
 #[derive(Clone)]
-pub struct Device(pub(super) Arc<Inner>, Level);
+pub struct Device {
+    pub(super) inner: Arc<Inner>,
+    level: Level,
+    peers: Arc<[Self]>,
+}
 
 pub(super) struct Inner {
     ordinal: usize,
@@ -109,7 +115,7 @@ impl Device {
         let copied_out = AtomicU64::new(0);
         let (limit, held) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let inner = Inner { ordinal, handle, context, properties, state, copied_out, limit, held };
-        Ok(Self(Arc::new(inner), Level::best()))
+        Ok(Self { inner: Arc::new(inner), level: Level::best(), peers: Arc::default() })
     }
 
     /// Opens every device that can be opened.
@@ -121,32 +127,82 @@ impl Device {
     /// Returns the same GPU with another SIMD level for the accompanying host work.
     #[must_use]
     pub fn with_host_level(self, level: Level) -> Self {
-        Self(self.0, level)
+        Self { level, ..self }
+    }
+
+    /// Returns the same GPU with others of this host as its peers. They reach each other's memory directly where the hardware
+    /// allows it (NVLink, or PCIe below one root); elsewhere copies between them pass through the host.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a GPU is named twice; [`Error::Device`] if the driver fails.
+    pub fn with_peers(self, peers: Vec<Self>) -> Result<Self> {
+        let mut all: Vec<&Self> = vec![&self];
+        for peer in &peers {
+            if all.contains(&peer) {
+                return Err(Error::parameter("CUDA device", peer.ordinal(), "it is named twice"));
+            }
+            all.push(peer);
+        }
+        for device in &all {
+            for other in all.iter().filter(|other| *other != device) {
+                device.reach(other)?;
+            }
+        }
+        Ok(Self { peers: peers.into(), ..self })
+    }
+
+    /// Returns the peers, without this GPU.
+    pub fn peers(&self) -> &[Self] {
+        &self.peers
+    }
+
+    /// Makes the memory of another GPU accessible to this one, if the hardware allows it.
+    fn reach(&self, other: &Self) -> Result<()> {
+        let mut is_possible = 0;
+        let (own, others) = (self.inner.handle, other.inner.handle);
+        // SAFETY: writes one integer; both handles are valid.
+        check("cuDeviceCanAccessPeer", unsafe {
+            sys::cuDeviceCanAccessPeer(&raw mut is_possible, own, others)
+        })?;
+        if is_possible == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        // SAFETY: the other context lives as long as `other`, and a second reference to it as long as the process.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.inner.context, 0) } {
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            result => check("cuCtxEnablePeerAccess", result),
+        }
+    }
+
+    /// Returns the context, for copies between devices.
+    pub(super) fn context(&self) -> sys::CUcontext {
+        self.inner.context
     }
 
     /// Returns the SIMD level of the accompanying host work.
     pub fn host_level(&self) -> Level {
-        self.1
+        self.level
     }
 
     /// Returns the device's index among those of the machine.
     pub fn ordinal(&self) -> usize {
-        self.0.ordinal
+        self.inner.ordinal
     }
 
     /// Returns the device's properties.
     pub fn properties(&self) -> &Properties {
-        &self.0.properties
+        &self.inner.properties
     }
 
     /// Returns the architecture that NVRTC compiles for: [`Target::architecture`].
     pub fn architecture(&self) -> String {
-        self.0.properties.target.architecture()
+        self.inner.properties.target.architecture()
     }
 
     /// Returns whether its kernels may use Hopper's matrix instructions (`wgmma`) and bulk copies.
     pub fn is_hopper(&self) -> bool {
-        self.0.properties.target == Target { capability: (9, 0), is_own: true }
+        self.inner.properties.target == Target { capability: (9, 0), is_own: true }
     }
 
     /// Returns its PCI bus address, which identifies it in `nvidia-smi`.
@@ -158,7 +214,7 @@ impl Device {
         // SAFETY: writes into the buffer within its length, with a terminating zero.
         check("cuDeviceGetPCIBusId", unsafe {
             let room = text.len() as i32;
-            sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), room, self.0.handle)
+            sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), room, self.inner.handle)
         })?;
         let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         Ok(String::from_utf8_lossy(&text[..length]).into_owned())
@@ -166,7 +222,7 @@ impl Device {
 
     /// Limits device memory to `bytes` bytes from now on; stages then use smaller blocks.
     pub fn limit_memory(&self, bytes: usize) {
-        self.0.limit.store(bytes, Ordering::Relaxed);
+        self.inner.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the bytes of free device memory, within the limit.
@@ -174,7 +230,7 @@ impl Device {
     /// # Errors
     /// [`Error::Device`] if the driver fails.
     pub fn free_bytes(&self) -> Result<usize> {
-        let (limit, held) = (&self.0.limit, &self.0.held);
+        let (limit, held) = (&self.inner.limit, &self.inner.held);
         let within = limit.load(Ordering::Relaxed).saturating_sub(held.load(Ordering::Relaxed));
         Ok(within.min(self.driver_free_bytes()?))
     }
@@ -189,11 +245,11 @@ impl Device {
 
     /// Returns the bytes that this handle and its clones have copied to the host or enqueued for copying.
     pub fn copied_out_bytes(&self) -> u64 {
-        self.0.copied_out.load(Ordering::Relaxed)
+        self.inner.copied_out.load(Ordering::Relaxed)
     }
 
     pub(super) fn count_copied_out(&self, bytes: usize) {
-        self.0.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.inner.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Returns and clears the notes for the user: tuned choices that were not used, kernels compiled for an older
@@ -205,28 +261,28 @@ impl Device {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this device current for the calling thread.
     pub(super) fn bind(&self) -> Result<()> {
         // SAFETY: the context lives as long as `self`.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.inner.context) })
     }
 }
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device")
-            .field("ordinal", &self.0.ordinal)
-            .field("properties", &self.0.properties)
+            .field("ordinal", &self.inner.ordinal)
+            .field("properties", &self.inner.properties)
             .finish()
     }
 }
 
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
-        self.0.ordinal == other.0.ordinal
+        self.inner.ordinal == other.inner.ordinal
     }
 }
 

@@ -35,20 +35,20 @@ impl Device {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = 0;
-        let held = self.0.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        let result = if held > self.0.limit.load(Ordering::Relaxed) {
+        let held = self.inner.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let result = if held > self.inner.limit.load(Ordering::Relaxed) {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY
         } else {
             // SAFETY: writes one address.
             unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) }
         };
         if result != sys::CUresult::CUDA_SUCCESS {
-            self.0.held.fetch_sub(bytes, Ordering::Relaxed);
+            self.inner.held.fetch_sub(bytes, Ordering::Relaxed);
         }
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             let free = self.free_bytes()?;
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-            let limit = self.0.limit.load(Ordering::Relaxed);
+            let limit = self.inner.limit.load(Ordering::Relaxed);
             let why = if limit < self.properties().memory_bytes {
                 format!("{} MiB of the {} that `memory` allows are free", mib(free), limit >> 20)
             } else {
@@ -314,7 +314,7 @@ impl<T> Drop for Buffer<T> {
             return;
         }
         let bytes = self.len.saturating_mul(size_of::<T>()).max(1);
-        self.device.0.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.device.inner.held.fetch_sub(bytes, Ordering::Relaxed);
         if self.device.bind().is_ok() {
             // SAFETY: allocated once; the driver waits for the work that uses it.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };

@@ -177,6 +177,33 @@ impl Stream {
         unsafe { self.copy_within(from.at(range.start), to.at(at), bytes) }
     }
 
+    /// Enqueues a copy of elements of another device's buffer to the start of one on this device.
+    ///
+    /// The work that fills the source must be awaited by this stream; the source's own stream must wait for the copy before
+    /// it writes there again.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] past an end; [`Error::Device`] if the driver fails.
+    pub fn copy_from_peer<T: Pod>(
+        &self,
+        from: &Buffer<T>,
+        range: Range<usize>,
+        to: &mut Buffer<T>,
+    ) -> Result<()> {
+        fits("copy from another device's buffer", from.len(), range.end)?;
+        fits("copy to a device's buffer", to.len(), range.len())?;
+        to.check_on(&self.device)?;
+        self.bind()?;
+        let bytes = range.len() * size_of::<T>();
+        let (theirs, own) = (from.device().context(), self.device.context());
+        // SAFETY: both buffers have `bytes` bytes, and both contexts live as long as their devices.
+        self.traced(Work::ToDevice, "copy between GPUs", bytes, || unsafe {
+            let (from, to) = (from.at(range.start), to.address());
+            let copied = sys::cuMemcpyPeerAsync(to, own, from, theirs, bytes, self.handle);
+            check("cuMemcpyPeerAsync", copied)
+        })
+    }
+
     /// Enqueues a copy of `bytes` bytes between buffers, or within one buffer if the ranges do not overlap.
     ///
     /// # Errors

@@ -190,12 +190,23 @@ impl Table {
     }
 }
 
+/// Returns the first trial of each tile of all trials of a plan.
+pub(super) fn tile_starts(plan: &Plan, device: &Device) -> Vec<usize> {
+    let all: Vec<usize> = (0..plan.dms().len()).collect();
+    let shape = chosen(plan, all.len(), device);
+    tiles(plan, &shape, &all).iter().map(|tile| tile.trials[0]).collect()
+}
+
 /// Sorts trials by dispersion measure and cuts them into tiles; no shift within a tile grows beyond what a block holds.
 fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> Vec<Tile> {
     let mut sorted = trials.to_vec();
     sorted.sort_by(|a, b| plan.dms()[*a].total_cmp(&plan.dms()[*b]));
-    // Tiles have equal trial counts where the shifts allow it.
-    let most = sorted.len().div_ceil(sorted.len().div_ceil(shape.tile_dms).max(1));
+    // Tiles have equal trial counts where the shifts allow it. Sums of floats depend on the tile, which must be the same when
+    // another device has the trials before it.
+    let most = match shape.lane {
+        Lane::F32 => shape.tile_dms,
+        _ => sorted.len().div_ceil(sorted.len().div_ceil(shape.tile_dms).max(1)),
+    };
     let mut tiles: Vec<Tile> = Vec::new();
     for dm in sorted {
         let grown = |tile: &Tile| plan.trial_shift(dm) - plan.trial_shift(tile.trials[0]);

@@ -405,6 +405,18 @@ pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
     sources_of(plan, fast::shape(plan, device, &Threads::new(1)), device)
 }
 
+/// Trials between possible divisions of integer sums, which do not depend on them: as many as a kernel's tile has.
+const TILE: usize = 64;
+
+/// Returns the trials before which a plan may be divided among devices of this kind, each part with a plan of its own, so that
+/// all sums keep their bits; the first is 0.
+pub(crate) fn divisions(plan: &Plan, device: &Device) -> Vec<usize> {
+    match plan.output_is_integer() {
+        true => (0..plan.dms().len()).step_by(TILE).collect(),
+        false => general::tile_starts(plan, device),
+    }
+}
+
 /// Like [`sources`], for the fast kernel's shape.
 fn sources_of(plan: &Plan, fast: Option<fast::Shape>, device: &Device) -> Vec<Source> {
     let fast = fast.map(|shape| match shape.source() {

@@ -145,7 +145,10 @@ impl Checkpoint {
         clusterer: &mut Clusterer,
     ) -> Result<u64> {
         if self.ranges.len() != ranges.len() {
-            let rule = format!("the search has {}", ranges.len());
+            let rule = format!(
+                "the search has {}; it goes on with the same options, on as many GPUs",
+                ranges.len()
+            );
             return Err(Error::parameter("ranges of the checkpoint", self.ranges.len(), rule));
         }
         clusterer.restore(&ClusterState::from_words(self.clusterer.clone()))?;

@@ -49,8 +49,8 @@ impl<'a> VoltageWork<'a> {
         let need = Need::new(header, stages).of_voltages(voltage_row, made);
         let rows = need.gulp(device, asked, times, SLOTS, ROW_BYTES)?;
         let gulp = Gulp::new(filterbank.plan(), recorded, header.row_bytes(), rows);
-        let mut stage = Stage::new(device, stages, gulp.rows)?;
-        stage.retain_tail(device, &stages.cleaning, edge_rows, header.row_bytes())?;
+        let mut stage = Stage::new(device, stages, &need, gulp.rows)?;
+        stage.retain_tail(device, edge_rows)?;
         Ok(Self {
             stage,
             uploads: UploadRing::new(device, gulp.bytes, SLOTS)?,

@@ -2,8 +2,10 @@
 //! in and only events return.
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::backend::cuda::{
@@ -247,18 +249,39 @@ pub(super) struct Gulps {
     pub(super) edge_rows: usize,
 }
 
-/// Processing of rows on the device.
+/// Processing of rows on a device and its peers: the device cleans them, and each searches its share of the ranges.
 pub(super) struct Stage {
     /// Stream of all work before the ranges.
     stream: Stream,
     /// Completion of that work for the current gulp.
     ready: Event,
-    lanes: Vec<Lane>,
+    /// Shares of the devices that have any ranges, in the order of the ranges.
+    shares: Vec<Share>,
     /// Rows after cleaning, if enabled.
     cleaned: Option<Buffer<u8>>,
     /// Latest rows, if the recording's end is searched.
     tail: Option<DeviceTail>,
+    /// Bytes of a row as the ranges read it.
     row_bytes: usize,
+}
+
+/// Search of some ranges on one device.
+struct Share {
+    /// Number of the ranges.
+    ranges: usize,
+    lanes: Vec<Lane>,
+    /// Rows of the current gulp, if another device has cleaned them.
+    copy: Option<RowCopy>,
+    /// Number of the device, for errors; none if it is the only one.
+    ordinal: Option<usize>,
+}
+
+/// Copy of a gulp's rows on a peer.
+struct RowCopy {
+    stream: Stream,
+    rows: Buffer<u8>,
+    /// Completion of the copy.
+    done: Event,
 }
 
 /// Stream and plane of one range at a time. Ranges on different lanes run side by side.
@@ -279,6 +302,8 @@ pub(super) struct Need {
     made: usize,
     /// Bytes of a cleaned row, 0 without cleaning.
     cleaned: usize,
+    /// Bytes of a row as the ranges read it.
+    searched: usize,
     /// Bytes of the largest range's plane.
     plane: usize,
 }
@@ -286,10 +311,12 @@ pub(super) struct Need {
 impl Need {
     pub(super) fn new(header: &FilterbankHeader, stages: &Stages) -> Self {
         let Stages { cleaning, ranges, .. } = stages;
+        let cleaned = cleaning.cleaned_row_bytes();
         Self {
             row: header.row_bytes(),
             made: 0,
-            cleaned: cleaning.cleaned_row_bytes().unwrap_or(0),
+            cleaned: cleaned.unwrap_or(0),
+            searched: cleaned.unwrap_or(header.row_bytes()),
             plane: ranges.iter().map(RangeSearch::plane_bytes_per_row).max().unwrap_or(0).max(1),
         }
     }
@@ -304,8 +331,13 @@ impl Need {
         slots * self.row + self.made + self.cleaned + self.plane
     }
 
+    /// Returns the need of a peer, which has a copy of the rows that the ranges read.
+    fn of_peer(&self) -> Self {
+        Self { row: self.searched, made: 0, cleaned: 0, ..*self }
+    }
+
     /// Returns the rows per gulp: `asked`, or as many as fit the limits on planes and on rows (`max_bytes`), fewer if
-    /// memory for `slots` copies of the input is short or the data have only `times`.
+    /// memory for `slots` copies of the input is short on the device, or for one on a peer, or the data have only `times`.
     ///
     /// # Errors
     /// [`Error::Unavailable`], with the need and the free memory, when not even a small gulp fits.
@@ -317,64 +349,77 @@ impl Need {
         slots: usize,
         max_bytes: usize,
     ) -> Result<usize> {
-        let bytes = self.bytes(slots);
-        let free = (SHARE * device.free_bytes()? as f64) as usize;
         // Rows may be long: many channels, or a second of voltages.
         let least = MIN_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
-        if free / bytes < least {
-            let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-            return Err(Error::Unavailable {
-                what: format!(
-                    "{} MiB on CUDA device {} for gulps of {least} rows, beside the stages' own",
-                    mib(least * bytes),
-                    device.ordinal()
-                ),
-                why: format!(
-                    "{} MiB can be had; fewer trials, a shorter `baseline_s` or `Backend::Cpu` need less",
-                    mib(free)
-                ),
-            });
+        let mut fitting = self.fitting(device, least, slots)?;
+        for peer in device.peers() {
+            fitting = fitting.min(self.of_peer().fitting(peer, least, 1)?);
         }
         let rows = max_bytes / self.row.max(1);
         let good = (DEVICE_PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MAX_TIMES);
         let wanted = if asked == 0 { good } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
-        Ok(wanted.min(free / bytes).min(whole).max(1))
+        Ok(wanted.min(fitting).min(whole).max(1))
+    }
+
+    /// Returns the rows for which a device has memory.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if they are fewer than `least`.
+    fn fitting(&self, device: &Device, least: usize, slots: usize) -> Result<usize> {
+        let bytes = self.bytes(slots);
+        let free = (SHARE * device.free_bytes()? as f64) as usize;
+        if free / bytes >= least {
+            return Ok(free / bytes);
+        }
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        Err(Error::Unavailable {
+            what: format!(
+                "{} MiB on CUDA device {} for gulps of {least} rows, beside the stages' own",
+                mib(least * bytes),
+                device.ordinal()
+            ),
+            why: format!(
+                "{} MiB can be had; fewer trials, a shorter `baseline_s` or `Backend::Cpu` need less",
+                mib(free)
+            ),
+        })
     }
 }
 
 impl Stage {
-    pub(super) fn new(device: &Device, stages: &Stages, gulp: usize) -> Result<Self> {
+    /// Allocates the buffers for gulps of at most `gulp` rows.
+    pub(super) fn new(device: &Device, stages: &Stages, need: &Need, gulp: usize) -> Result<Self> {
         let Stages { cleaning, ranges, .. } = stages;
-        let words = ranges.iter().map(|range| range.plane_words(gulp)).max().unwrap_or(1);
-        let is_integer = ranges.iter().all(RangeSearch::is_integer);
-        let kind = if is_integer { PlaneKind::I32 } else { PlaneKind::F32 };
-        let cleaned = cleaning.cleaned_row_bytes();
-        let bytes = LANES_BYTES.min(device.free_bytes()? / LANES_PART);
-        let lanes = (bytes / (4 * words)).min(ranges.len()).clamp(1, MAX_LANES);
-        let lane = |_| Lane::new(device, kind, words);
+        let (cleaned, row_bytes) = (cleaning.cleaned_row_bytes(), need.searched);
+        let mut shares = Vec::new();
+        for (index, own) in std::iter::once(device).chain(device.peers()).enumerate() {
+            let count = ranges.partition_point(|range| range.device() <= index)
+                - ranges.partition_point(|range| range.device() < index);
+            let first = ranges.partition_point(|range| range.device() < index);
+            if count > 0 {
+                let copied = (index > 0).then_some(gulp * row_bytes);
+                shares.push(Share::new(own, &ranges[first..first + count], gulp, copied)?);
+            }
+        }
+        if let [only] = &mut shares[..] {
+            only.ordinal = None;
+        }
         Ok(Self {
             stream: device.stream()?,
             ready: device.event()?,
-            lanes: (0..lanes).map(lane).collect::<Result<_>>()?,
+            shares,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
             tail: None,
-            row_bytes: 0,
+            row_bytes,
         })
     }
 
-    /// Stores the latest rows after cleaning, `rows` of them; `row_bytes` is the size of a recorded row.
+    /// Stores the latest rows after cleaning, `rows` of them.
     ///
     /// # Errors
     /// As [`DeviceWork::new`].
-    pub(super) fn retain_tail(
-        &mut self,
-        device: &Device,
-        cleaning: &Cleaning,
-        rows: usize,
-        row_bytes: usize,
-    ) -> Result<()> {
-        self.row_bytes = cleaning.cleaned_row_bytes().unwrap_or(row_bytes);
+    pub(super) fn retain_tail(&mut self, device: &Device, rows: usize) -> Result<()> {
         let tail = (rows > 0).then(|| DeviceTail::new(device, rows * self.row_bytes));
         self.tail = tail.transpose()?;
         Ok(())
@@ -403,10 +448,10 @@ impl Stage {
     ) -> Result<(Self, usize)> {
         let need = Need::new(header, stages);
         let gulp = need.gulp(device, asked, times, 1, RESIDENT_BYTES)?;
-        Ok((Self::new(device, stages, gulp)?, gulp))
+        Ok((Self::new(device, stages, &need, gulp)?, gulp))
     }
 
-    /// Cleans, dedisperses and searches rows on the device.
+    /// Cleans, dedisperses and searches rows. What was found is passed on also if a device fails.
     pub(super) fn run(
         &mut self,
         rows: &Buffer<u8>,
@@ -426,21 +471,14 @@ impl Stage {
             tail.push(rows, times * self.row_bytes, &self.stream)?;
         }
         self.stream.record(&self.ready)?;
-        for lane in &self.lanes {
-            lane.stream.wait(&self.ready)?;
-        }
-        for ranges in ranges.chunks_mut(self.lanes.len()) {
-            // All ranges are dedispersed before any is searched, which may wait for the device.
-            for (range, lane) in ranges.iter_mut().zip(&mut self.lanes) {
-                lane.produced = range.enqueue(rows, times, &mut lane.plane, &lane.stream)?;
-            }
-            for (range, lane) in ranges.iter_mut().zip(&self.lanes) {
-                range.enqueue_search(&lane.plane, lane.produced, &lane.stream, clusterer)?;
-            }
-        }
-        for lane in &self.lanes {
-            lane.stream.record(&lane.done)?;
-            self.stream.wait(&lane.done)?;
+        let gulp = Gulp { rows, bytes: times * self.row_bytes, times };
+        let ready = &self.ready;
+        let searched =
+            each_share(&mut self.shares, ranges, |share, ranges| share.run(gulp, ready, ranges));
+        ranges.iter_mut().try_for_each(|range| range.deliver(clusterer))?;
+        searched?;
+        for share in &self.shares {
+            share.keep_rows(&self.stream)?;
         }
         Ok(())
     }
@@ -448,15 +486,135 @@ impl Stage {
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
         let Stages { ranges, clusterer, .. } = stages;
-        let mut skipped = 0;
-        // One lane for all ranges: dedispersers and detectors wait for their work on other streams.
-        if let Some(Lane { stream, plane, .. }) = self.lanes.first_mut() {
-            for range in ranges {
-                skipped += range.enqueue_finish(times, plane, stream, clusterer)?;
-            }
-            stream.synchronize()?;
-        }
+        let finished =
+            each_share(&mut self.shares, ranges, |share, ranges| share.finish(times, ranges));
+        ranges.iter_mut().try_for_each(|range| range.deliver(clusterer))?;
+        let skipped = finished?.into_iter().sum();
         self.stream.synchronize()?;
+        Ok(skipped)
+    }
+}
+
+/// Calls `work` for each share and its ranges, for every device but the first on a thread of its own.
+fn each_share<R: Send>(
+    shares: &mut [Share],
+    mut ranges: &mut [RangeSearch],
+    work: impl Fn(&mut Share, &mut [RangeSearch]) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let mut parts = Vec::with_capacity(shares.len());
+    for share in shares {
+        let (own, rest) = ranges.split_at_mut(share.ranges);
+        parts.push((share, own));
+        ranges = rest;
+    }
+    let run = |(share, ranges): (&mut Share, &mut [RangeSearch])| {
+        let ordinal = share.ordinal;
+        work(share, ranges).map_err(|error| on_device(error, ordinal))
+    };
+    let mut parts = parts.into_iter();
+    let first = parts.next();
+    thread::scope(|scope| {
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
+        let own = first.map(run);
+        let others = others.into_iter().map(ScopedJoinHandle::join);
+        let others = others.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)));
+        own.into_iter().chain(others).collect()
+    })
+}
+
+/// Adds the number of the failed device to an error.
+fn on_device(error: Error, ordinal: Option<usize>) -> Error {
+    match (error, ordinal) {
+        (Error::Device { call, code, text }, Some(ordinal)) => {
+            Error::Device { call, code, text: format!("{text}, on CUDA device {ordinal}") }
+        }
+        (error, _) => error,
+    }
+}
+
+/// Rows of a gulp in the memory of the device that cleans them.
+#[derive(Clone, Copy)]
+struct Gulp<'a> {
+    rows: &'a Buffer<u8>,
+    bytes: usize,
+    times: usize,
+}
+
+impl Share {
+    /// Allocates the buffers for the ranges on a device, with a copy of the rows of `copied` bytes if the device is a peer.
+    fn new(
+        device: &Device,
+        ranges: &[RangeSearch],
+        gulp: usize,
+        copied: Option<usize>,
+    ) -> Result<Self> {
+        let words = ranges.iter().map(|range| range.plane_words(gulp)).max().unwrap_or(1);
+        let is_integer = ranges.iter().all(RangeSearch::is_integer);
+        let kind = if is_integer { PlaneKind::I32 } else { PlaneKind::F32 };
+        let bytes = LANES_BYTES.min(device.free_bytes()? / LANES_PART);
+        let lanes = (bytes / (4 * words)).min(ranges.len()).clamp(1, MAX_LANES);
+        let lane = |_| Lane::new(device, kind, words);
+        let copy = |bytes: usize| -> Result<RowCopy> {
+            let (stream, done) = (device.stream()?, device.event()?);
+            Ok(RowCopy { stream, rows: device.buffer(bytes)?, done })
+        };
+        Ok(Self {
+            ranges: ranges.len(),
+            lanes: (0..lanes).map(lane).collect::<Result<_>>()?,
+            copy: copied.map(copy).transpose()?,
+            ordinal: Some(device.ordinal()),
+        })
+    }
+
+    /// Dedisperses and searches rows, which are there after `ready`.
+    fn run(&mut self, gulp: Gulp<'_>, ready: &Event, ranges: &mut [RangeSearch]) -> Result<()> {
+        let (rows, ready) = match &mut self.copy {
+            None => (gulp.rows, ready),
+            Some(RowCopy { stream, rows, done }) => {
+                stream.wait(ready)?;
+                stream.copy_from_peer(gulp.rows, 0..gulp.bytes, rows)?;
+                stream.record(done)?;
+                (&*rows, &*done)
+            }
+        };
+        for lane in &self.lanes {
+            lane.stream.wait(ready)?;
+        }
+        for ranges in ranges.chunks_mut(self.lanes.len()) {
+            // All ranges are dedispersed before any is searched, which may wait for the device.
+            for (range, lane) in ranges.iter_mut().zip(&mut self.lanes) {
+                lane.produced = range.enqueue(rows, gulp.times, &mut lane.plane, &lane.stream)?;
+            }
+            for (range, lane) in ranges.iter_mut().zip(&self.lanes) {
+                range.enqueue_search(&lane.plane, lane.produced, &lane.stream)?;
+            }
+        }
+        for lane in &self.lanes {
+            lane.stream.record(&lane.done)?;
+            if let Some(copy) = &self.copy {
+                copy.stream.wait(&lane.done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the stream that replaces the rows wait until they have been read.
+    fn keep_rows(&self, stream: &Stream) -> Result<()> {
+        match &self.copy {
+            Some(copy) => stream.wait(&copy.done),
+            None => self.lanes.iter().try_for_each(|lane| stream.wait(&lane.done)),
+        }
+    }
+
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
+    fn finish(&mut self, times: u64, ranges: &mut [RangeSearch]) -> Result<usize> {
+        // One lane for all ranges: dedispersers and detectors wait for their work on other streams.
+        let Some(Lane { stream, plane, .. }) = self.lanes.first_mut() else { return Ok(0) };
+        let mut skipped = 0;
+        for range in ranges {
+            skipped += range.enqueue_finish(times, plane, stream)?;
+        }
+        stream.synchronize()?;
         Ok(skipped)
     }
 }
@@ -487,9 +645,10 @@ impl<'a> DeviceWork<'a> {
     ) -> Result<Self> {
         let Gulps { asked, times, edge_rows } = gulps;
         let (header, row_bytes) = (source.header(), source.header().row_bytes());
-        let gulp = Need::new(header, stages).gulp(device, asked, times, SLOTS, ROW_BYTES)?;
-        let mut stage = Stage::new(device, stages, gulp)?;
-        stage.retain_tail(device, &stages.cleaning, edge_rows, row_bytes)?;
+        let need = Need::new(header, stages);
+        let gulp = need.gulp(device, asked, times, SLOTS, ROW_BYTES)?;
+        let mut stage = Stage::new(device, stages, &need, gulp)?;
+        stage.retain_tail(device, edge_rows)?;
         Ok(Self {
             source,
             stage,

@@ -12,8 +12,9 @@ use super::f_engine::{FEngine, Supply};
 use super::options::Integration;
 use super::recordings::Baseline;
 use crate::backend::Backend;
+use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::backend::threads::Threads;
-use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
+use crate::correlate::{BlockBuffer, CornerTurn, Correlator, DeviceSpectra, Options, Output, Plan};
 use crate::error::Result;
 use crate::trace::{self, Work};
 use crate::voltage::VoltageEncoding;
@@ -24,17 +25,39 @@ const READ_BYTES: usize = 8 << 20;
 /// Chunks of baselines per thread during readout.
 const SHARES: usize = 4;
 
-/// Corner turn and X-engine.
+/// Corner turn and X-engine, of which a GPU and its peers have a share of the channels each.
 pub(super) struct XEngine {
+    plan: Plan,
     /// Corner turn and its buffer; created when the host first supplies spectra.
     corner_turn: Option<(CornerTurn, BlockBuffer)>,
     backend: Backend,
-    correlator: Correlator,
+    /// By ascending channels.
+    shares: Vec<Share>,
+    /// Completion of the spectra on the GPU that computes them; none without peers.
+    ready: Option<Event>,
     threads: Threads,
     sums: Sums,
     counts: Vec<u64>,
     /// Seconds of the corner turn, the X-engine and the readout.
     pub(super) elapsed_s: [f64; 3],
+}
+
+/// Correlator of some channels on one device.
+struct Share {
+    channels: Range<usize>,
+    correlator: Correlator,
+    /// Copy of the spectra, if the device is a peer of the one that computes them.
+    peer: Option<Peer>,
+}
+
+/// Copy of a share's spectra on a peer.
+struct Peer {
+    device: Device,
+    stream: Stream,
+    /// Completion of the copy.
+    copied: Event,
+    /// Spectra and validity mask; allocated for the first spectra.
+    buffers: Option<(Buffer<u8>, Buffer<u64>)>,
 }
 
 /// Readout buffer; axes channel, baseline, pair.
@@ -67,13 +90,26 @@ impl XEngine {
             _ => Sums::Integer(vec![Complex::ZERO; elements]),
         };
         let counts = vec![0; together * plan.baselines()];
-        let mut correlator = Correlator::new(plan, backend)?;
-        correlator.reserve(integration)?;
+        let devices = backend.shares();
+        let count = devices.len().min(plan.channels());
+        let mut shares = Vec::with_capacity(count);
+        for (index, device) in devices[..count].iter().enumerate() {
+            let bound = |index: usize| plan.channels() * index / count;
+            let mut share = Share::new(&plan, bound(index)..bound(index + 1), device, index > 0)?;
+            share.correlator.reserve(integration)?;
+            shares.push(share);
+        }
+        let ready = match backend {
+            Backend::Cuda(device, _) if count > 1 => Some(device.event()?),
+            _ => None,
+        };
         Ok(Self {
+            plan,
             corner_turn: None,
             backend: backend.clone(),
             counts,
-            correlator,
+            shares,
+            ready,
             threads: threads.clone(),
             sums,
             elapsed_s: [0.0; 3],
@@ -105,9 +141,8 @@ impl XEngine {
         match f_engine.supply(first, times)? {
             Supply::Host { spectra, mask } => {
                 let (corner_turn, buffer) = self.corner_turn.get_or_insert_with(|| {
-                    let plan = self.correlator.plan();
-                    let corner_turn = CornerTurn::new(plan.clone(), &self.backend);
-                    (corner_turn, BlockBuffer::new(plan, capacity))
+                    let corner_turn = CornerTurn::new(self.plan.clone(), &self.backend);
+                    (corner_turn, BlockBuffer::new(&self.plan, capacity))
                 });
                 buffer.set_times(times)?;
                 let span = trace::span(Work::Compute, "corner turn");
@@ -119,13 +154,16 @@ impl XEngine {
                 let turned = Instant::now();
                 let on_host = !self.backend.is_gpu();
                 let span = on_host.then(|| trace::span(Work::Compute, "X-engine"));
-                self.correlator.run(buffer.block())?;
+                for share in &mut self.shares {
+                    let block = buffer.block().channels(&self.plan, share.channels.clone())?;
+                    share.correlator.run(block)?;
+                }
                 drop(span);
                 self.elapsed_s[0] += (turned - begin).as_secs_f64();
                 self.elapsed_s[1] += turned.elapsed().as_secs_f64();
             }
-            Supply::Device(DeviceSupply { spectra, layout, valid, stream }) => {
-                self.correlator.enqueue(spectra, layout, valid, stream)?;
+            Supply::Device(supply) => {
+                enqueue(&mut self.shares, supply, self.ready.as_ref())?;
                 self.elapsed_s[1] += begin.elapsed().as_secs_f64();
             }
         }
@@ -143,7 +181,7 @@ impl XEngine {
         integration: &mut Integration,
     ) -> Result<()> {
         let begin = Instant::now();
-        let plan = self.correlator.plan().clone();
+        let plan = self.plan.clone();
         let scales = Scales::new(f_engine, &plan);
         let channels = plan.channels() / f_engine.parts.channels.average;
         let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
@@ -154,30 +192,104 @@ impl XEngine {
         let together = self.counts.len() / plan.baselines();
         let share = rows.len().div_ceil(SHARES * self.threads.count());
         let mut scratch = vec![(); self.threads.count()];
-        for start in (0..plan.channels()).step_by(together) {
-            let part = start..(start + together).min(plan.channels());
-            self.read_part(&part)?;
+        for (index, part) in self.parts(together) {
+            self.read_part(index, &part)?;
             let _span = trace::span(Work::Compute, "readout");
             let (own, counts) = (&self.sums, &self.counts);
             self.threads.for_each_chunk(&mut scratch, &mut rows, share, |(), _, rows| {
                 rows.iter_mut().for_each(|row| row.add(own, counts, &part, &scales));
             });
         }
-        self.correlator.reset();
+        self.shares.iter_mut().for_each(|share| share.correlator.reset());
         self.elapsed_s[2] += begin.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn read_part(&mut self, part: &Range<usize>) -> Result<()> {
-        let plan = self.correlator.plan();
-        let elements = part.len() * plan.row_elements();
-        let counts = part.len() * plan.baselines();
+    /// Returns the channels in parts of at most `most`, each with the index of its share.
+    fn parts(&self, most: usize) -> Vec<(usize, Range<usize>)> {
+        let of_share = |(index, share): (usize, &Share)| {
+            let Range { start, end } = share.channels;
+            (start..end).step_by(most).map(move |first| (index, first..(first + most).min(end)))
+        };
+        self.shares.iter().enumerate().flat_map(of_share).collect()
+    }
+
+    /// Reads the sums of channels of one share.
+    fn read_part(&mut self, share: usize, part: &Range<usize>) -> Result<()> {
+        let elements = part.len() * self.plan.row_elements();
+        let counts = part.len() * self.plan.baselines();
         let output = match &mut self.sums {
             Sums::Integer(sums) => Output::Integer(&mut sums[..elements]),
             Sums::Float(sums) => Output::Float(&mut sums[..elements]),
         };
-        self.correlator.read(part.clone(), output, &mut self.counts[..counts])
+        let Share { channels, correlator, .. } = &mut self.shares[share];
+        let own = part.start - channels.start..part.end - channels.start;
+        correlator.read(own, output, &mut self.counts[..counts])
     }
+}
+
+impl Share {
+    fn new(plan: &Plan, channels: Range<usize>, device: &Backend, is_peer: bool) -> Result<Self> {
+        let options = Options { channels: channels.len(), ..plan.options().clone() };
+        let own = Plan::new(options)?.with_precision(plan.precision());
+        let peer = match device {
+            Backend::Cuda(device, _) if is_peer => Some(Peer {
+                device: device.clone(),
+                stream: device.stream()?,
+                copied: device.event()?,
+                buffers: None,
+            }),
+            _ => None,
+        };
+        Ok(Self { channels, correlator: Correlator::new(own, device)?, peer })
+    }
+
+    /// Enqueues the copy of a peer's spectra, which are there after `ready`, and their correlation.
+    fn enqueue_copied(&mut self, supply: &DeviceSupply<'_>, ready: &Event) -> Result<()> {
+        let Self { channels, correlator, peer: Some(peer) } = self else { return Ok(()) };
+        let (layout, plan) = (supply.layout, correlator.plan());
+        let words = plan.antennas() * Plan::mask_words(layout.times);
+        let (spectra, valid) = match &mut peer.buffers {
+            Some(buffers) => buffers,
+            empty => {
+                // Rows are as long as the most spectra of any gulp.
+                let most = 8 * layout.input_stride / plan.encoding().sample_bits();
+                let words = plan.antennas() * Plan::mask_words(most);
+                empty.insert((
+                    peer.device.buffer(channels.len() * layout.channel_stride)?,
+                    peer.device.buffer(channels.len() * words)?,
+                ))
+            }
+        };
+        peer.stream.wait(ready)?;
+        let bytes = |channel: usize| layout.first_byte + channel * layout.channel_stride;
+        let own = bytes(channels.start)..bytes(channels.end);
+        peer.stream.copy_from_peer(supply.spectra, own, spectra)?;
+        if let Some(mask) = supply.valid {
+            let own = channels.start * words..channels.end * words;
+            peer.stream.copy_from_peer(mask, own, valid)?;
+        }
+        peer.stream.record(&peer.copied)?;
+        let own = DeviceSpectra { first_byte: 0, ..layout };
+        let valid = supply.valid.map(|_| &*valid);
+        correlator.enqueue(spectra, own, valid, &peer.stream)
+    }
+}
+
+/// Enqueues the correlation of spectra on the GPU that computed them and on its peers.
+fn enqueue(shares: &mut [Share], supply: DeviceSupply<'_>, ready: Option<&Event>) -> Result<()> {
+    let Some((own, peers)) = shares.split_first_mut() else { return Ok(()) };
+    if let Some(ready) = ready {
+        supply.stream.record(ready)?;
+        peers.iter_mut().try_for_each(|share| share.enqueue_copied(&supply, ready))?;
+    }
+    let DeviceSupply { spectra, layout, valid, stream } = supply;
+    own.correlator.enqueue(spectra, layout, valid, stream)?;
+    // The next spectra must not replace these before the peers have copied them.
+    peers
+        .iter()
+        .filter_map(|share| share.peer.as_ref())
+        .try_for_each(|peer| stream.wait(&peer.copied))
 }
 
 /// Returns the number of channels per readout block.

@@ -253,12 +253,12 @@ impl Coverage for EdgeCoverage<'_> {
 impl RangeSearch {
     /// Returns the rows for the search of an edge, over all ranges; none if no trial has a delay.
     pub(in super::super) fn edge_rows(ranges: &[Self], row_bytes: usize) -> Option<EdgeRows> {
-        let delayed = ranges.iter().filter(|range| range.dedisperser.plan().max_shift() > 0);
+        let delayed = ranges.iter().filter(|range| range.place.longest > 0);
         let rows = delayed.map(|range| {
             let (plan, detector) = (range.dedisperser.plan(), range.detector.plan());
             let level = detector.window_times() * plan.downsample();
             let beyond = NOISE_TIMES.max(detector.max_width()) + 1;
-            EdgeRows { searched: (plan.max_shift() + beyond) * plan.downsample(), level }
+            EdgeRows { searched: (range.place.longest + beyond) * plan.downsample(), level }
         });
         let rows = rows.reduce(|a, b| EdgeRows {
             searched: a.searched.max(b.searched),
@@ -276,7 +276,7 @@ impl RangeSearch {
     /// Returns the samples per row of that plane: a block, plus the boxcars that begin at the end of the previous
     /// block.
     fn edge_stride(&self) -> usize {
-        let longest = self.dedisperser.plan().max_shift();
+        let longest = self.place.longest;
         self.detector.plan().max_width() + longest.clamp(1, FLUSH_TIMES).max(NOISE_TIMES)
     }
 
@@ -301,14 +301,19 @@ impl RangeSearch {
             ranges.iter_mut().map(|range| range.search_edge(edge, backend)).collect()
         };
         for (range, events) in ranges.iter().zip(found) {
-            clusterer.push_partial(range.index, &events?)?;
+            let (group, first) = (range.place.group, range.place.first_dm as u32);
+            let mut events = events?;
+            events.iter_mut().for_each(|event| event.dm += first);
+            clusterer.push_partial(group, &events)?;
         }
         Ok(())
     }
 
     fn search_edge(&mut self, edge: &Edge<'_>, backend: &Backend) -> Result<Vec<PartialEvent>> {
         let plan = self.dedisperser.plan().clone();
-        let (bin, longest) = (plan.downsample() as u64, plan.max_shift());
+        // The samples searched, and those of the noise, are the same for all trials of the group.
+        let (bin, longest) = (plan.downsample() as u64, self.place.longest);
+        let own = plan.max_shift();
         // Whole samples, counted from the recording's first row.
         let first = edge.first.div_ceil(bin);
         let end = (edge.first + edge.rows.times() as u64) / bin;
@@ -340,7 +345,8 @@ impl RangeSearch {
         let noise = noise.start..noise.end.min(noise.start + reach(NOISE_TIMES));
         let count = (noise.end - noise.start) as usize;
         self.dedisperser.reset();
-        pass.rows(&mut self.dedisperser, samples(noise.clone()), &mut |_, _| Ok(()))?;
+        let needed = noise.start..noise.end.min(noise.start + (own + NOISE_TIMES) as u64);
+        pass.rows(&mut self.dedisperser, samples(needed), &mut |_, _| Ok(()))?;
         pass.zeros(
             &mut self.dedisperser,
             NOISE_TIMES - pass.filled.min(NOISE_TIMES),
@@ -362,9 +368,12 @@ impl RangeSearch {
         if edge.is_start {
             pass.zeros(&mut self.dedisperser, longest, &mut search)?;
         }
-        pass.rows(&mut self.dedisperser, samples(searched), &mut search)?;
         if edge.is_end {
-            pass.zeros(&mut self.dedisperser, longest, &mut search)?;
+            pass.rows(&mut self.dedisperser, samples(searched), &mut search)?;
+            pass.zeros(&mut self.dedisperser, own, &mut search)?;
+        } else {
+            let needed = searched.end.saturating_sub((longest - own) as u64).max(searched.start);
+            pass.rows(&mut self.dedisperser, samples(searched.start..needed), &mut search)?;
         }
         pass.end(&mut search)?;
         self.dedisperser.reset();

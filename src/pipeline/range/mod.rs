@@ -1,21 +1,20 @@
-//! Trials that fit the data, and the search of one range of a DM plan: dedispersion and detection, with the DM-time plane between them in memory.
+//! Search of one range of trials on one device: dedispersion and detection, with the DM-time plane between them in memory.
 //!
-//! Invariant: a trial is searched if it has a sample at all in data of known length, and always otherwise. The plane never holds more than one gulp.
+//! Invariant: the plane never holds more than one gulp; what is found does not depend on how trials are divided among devices.
 
 mod edge;
+mod trials;
 
 use std::sync::Arc;
 
 pub(super) use edge::{DeviceTail, Edge, EdgeRows, Tail};
+use trials::divide;
+pub(super) use trials::{TrialGroup, Trials, prefetch};
 
-use super::cleaning::{CleanedForm, Expected};
 use super::detections::Detections;
 use super::flagged::Filled;
-use super::options::{Part, SearchOptions};
-use crate::backend::cuda::{Device, Prefetch};
+use super::options::SearchOptions;
 use crate::backend::{Backend, cuda};
-use crate::clean;
-use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, Gap};
@@ -24,23 +23,20 @@ use crate::single_pulse::{
     self, BandEdges, Candidate, Clusterer, Detector, Event, Input, TrialRange,
 };
 use crate::trace::{self, Work};
-use crate::units::dispersion_delay_s;
 use crate::view::{Plane, PlaneMut, Progress, check_length};
-
-/// Delay in seconds beyond which trials may wait longer, in proportion: the history of a group is as long as its longest delay,
-/// and many groups would need much memory.
-const WAIT_DELAY_S: f64 = 0.8;
 
 /// Alignment in words of a device plane's rows: 128 bytes.
 const ALIGNED: usize = 32;
 
 /// Dedisperser and detector of a range, with the plane between them.
 pub(super) struct RangeSearch {
-    index: usize,
+    place: Place,
     dedisperser: Dedisperser,
     detector: Detector,
     plane: PlaneBuffer,
     events: Vec<Event>,
+    /// Events that the clusterer has not received yet; their trials count from the group's first.
+    collected: Vec<Event>,
     /// Lowest S/N of an event.
     snr: f64,
     detections: Option<Arc<Detections>>,
@@ -55,23 +51,51 @@ pub(super) struct RangeSearch {
     ended_at: Option<u64>,
 }
 
+/// Place of a range in the search.
+struct Place {
+    /// Index of its group of trials.
+    group: usize,
+    /// Index of its first trial in the group.
+    first_dm: usize,
+    /// Longest delay of any trial of the group, in samples.
+    longest: usize,
+    /// Index of its device among those of the search.
+    device: usize,
+}
+
 enum PlaneBuffer {
     I32(Vec<i32>),
     F32(Vec<f32>),
 }
 
 impl RangeSearch {
-    /// Builds a range for each group of trials ([`Trials::groups`]) from those whose delays fit the data.
+    /// Builds the ranges: a group of trials ([`Trials::groups`]) whose delays fit the data is one range or, if the backend's GPU
+    /// has peers, divided among the GPUs ([`divide`]); the ranges of each GPU follow each other.
     pub(super) fn all(trials: Trials<'_>, filled: &Filled, backend: &Backend) -> Result<Vec<Self>> {
-        let mut ranges = Vec::new();
+        let mut plans = Vec::new();
         let mut skipped = 0;
         for group in trials.groups() {
             let (plan, too_long) = trials.bind(group)?;
             skipped += too_long;
-            if let Some(plan) = plan {
-                let range = Self::new(ranges.len(), plan, trials, backend)?;
-                ranges.push(Self { filled: filled.clone(), ..range });
-            }
+            plans.extend(plan);
+        }
+        let devices = backend.shares();
+        let mut ranges = Vec::new();
+        for share in divide(&plans, &devices) {
+            let group = &plans[share.group];
+            let dms = &group.dms()[share.trials.clone()];
+            let plan = match dms.len() == group.dms().len() {
+                true => group.clone(),
+                false => trials.plan(group.downsample(), dms.to_vec())?,
+            };
+            let place = Place {
+                group: share.group,
+                first_dm: share.trials.start,
+                longest: group.max_shift(),
+                device: share.device,
+            };
+            let range = Self::new(place, plan, trials, &devices[share.device])?;
+            ranges.push(Self { filled: filled.clone(), ..range });
         }
         if let Some(first) = ranges.first_mut() {
             first.skipped = skipped;
@@ -80,7 +104,7 @@ impl RangeSearch {
     }
 
     fn new(
-        index: usize,
+        place: Place,
         plan: dedisperse::Plan,
         trials: Trials<'_>,
         backend: &Backend,
@@ -88,7 +112,7 @@ impl RangeSearch {
         let (detector_plan, snr) = (trials.detector_plan(&plan)?, trials.options.snr);
         let integer = plan.output_is_integer();
         Ok(Self {
-            index,
+            place,
             dedisperser: timed("dedisperser", || Dedisperser::new(plan, backend))?,
             detector: timed("detector", || Detector::new(detector_plan, backend))?,
             plane: if integer {
@@ -97,6 +121,7 @@ impl RangeSearch {
                 PlaneBuffer::F32(Vec::new())
             },
             events: Vec::new(),
+            collected: Vec::new(),
             snr,
             detections: trials.options.detections.clone(),
             filled: Filled::default(),
@@ -108,23 +133,35 @@ impl RangeSearch {
         })
     }
 
-    /// Builds a clusterer for the events of all ranges.
+    /// Returns the index of the device that searches the range, among those of the search.
+    pub(super) fn device(&self) -> usize {
+        self.place.device
+    }
+
+    /// Builds a clusterer for the events of all groups of trials.
     pub(super) fn clusterer(
         ranges: &[Self],
         header: &FilterbankHeader,
         options: &SearchOptions,
     ) -> Result<Clusterer> {
-        let trials = |range: &Self| {
+        let mut groups: Vec<TrialRange> = Vec::new();
+        for range in ranges {
             let plan = range.dedisperser.plan();
-            let widest = range.detector.plan().max_width();
-            TrialRange { dms: plan.dms().to_vec(), tsamp_s: plan.tsamp_s(), widest }
-        };
+            match groups.get_mut(range.place.group) {
+                Some(group) => group.dms.extend(plan.dms()),
+                None => groups.push(TrialRange {
+                    dms: plan.dms().to_vec(),
+                    tsamp_s: plan.tsamp_s(),
+                    widest: range.detector.plan().max_width(),
+                }),
+            }
+        }
         let band = BandEdges {
             lowest_hz: header.band.lowest_hz(),
             highest_hz: header.band.highest_hz(),
             dm_constant: options.dm_constant,
         };
-        let clusterer = Clusterer::new(ranges.iter().map(trials).collect(), band)?;
+        let clusterer = Clusterer::new(groups, band)?;
         Ok(if options.list_absorbed { clusterer.listing() } else { clusterer })
     }
 
@@ -178,6 +215,7 @@ impl RangeSearch {
         self.dedisperser.reset();
         self.detector.reset();
         self.events.clear();
+        self.collected.clear();
         (self.next_row, self.first_row) = (0, 0);
         (self.emitted, self.ended_at) = (0, None);
     }
@@ -204,13 +242,13 @@ impl RangeSearch {
         Ok(progress.produced)
     }
 
-    /// Searches the `produced` samples of each trial that [`Self::enqueue`] left in a plane, on the same stream.
+    /// Searches the `produced` samples of each trial that [`Self::enqueue`] left in a plane, on the same stream;
+    /// [`Self::deliver`] passes the events on.
     pub(super) fn enqueue_search(
         &mut self,
         plane: &cuda::Plane,
         produced: usize,
         stream: &cuda::Stream,
-        clusterer: &mut Clusterer,
     ) -> Result<()> {
         if produced == 0 {
             return Ok(());
@@ -219,16 +257,16 @@ impl RangeSearch {
         self.detector.enqueue(plane, produced, &mut self.events, stream)?;
         drop(span);
         self.emitted += produced as u64;
-        self.push_events(clusterer)
+        self.collect();
+        Ok(())
     }
 
-    /// Like [`Self::finish`], on a device.
+    /// Like [`Self::finish`], on a device; [`Self::deliver`] passes the events on.
     pub(super) fn enqueue_finish(
         &mut self,
         times: u64,
         plane: &mut cuda::Plane,
         stream: &cuda::Stream,
-        clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
@@ -240,10 +278,10 @@ impl RangeSearch {
             if produced == 0 {
                 break;
             }
-            self.enqueue_search(plane, produced, stream, clusterer)?;
+            self.enqueue_search(plane, produced, stream)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
-        self.push_events(clusterer)?;
+        self.collect();
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
@@ -382,8 +420,8 @@ impl RangeSearch {
         detections.searched(self.next_row as f64 * plan.tsamp_s() / plan.downsample() as f64);
     }
 
-    fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
-        let _span = trace::span(Work::Compute, "cluster");
+    /// Weighs the new events by the gaps near them and keeps them for the clusterer.
+    fn collect(&mut self) {
         let (plan, detector) = (self.dedisperser.plan(), self.detector.plan());
         let samples = |dm: usize| {
             let valid = self.ended_at.map_or(u64::MAX, |row| plan.valid_times(row, dm));
@@ -391,9 +429,22 @@ impl RangeSearch {
         };
         self.filled.weigh(plan, detector, samples, self.snr, &mut self.events);
         self.show_events();
-        clusterer.push(self.index, &self.events)?;
-        self.events.clear();
+        let first = self.place.first_dm as u32;
+        let of_group = self.events.drain(..).map(|event| Event { dm: event.dm + first, ..event });
+        self.collected.extend(of_group);
+    }
+
+    /// Passes the events collected so far to the clusterer.
+    pub(super) fn deliver(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        let _span = trace::span(Work::Compute, "cluster");
+        clusterer.push(self.place.group, &self.collected)?;
+        self.collected.clear();
         Ok(())
+    }
+
+    fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        self.collect();
+        self.deliver(clusterer)
     }
 }
 
@@ -405,139 +456,6 @@ fn timed<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
 
 /// Largest number of output times per flush.
 pub(super) const FLUSH_TIMES: usize = 1 << 12;
-
-/// Data and options that trials are checked against.
-#[derive(Clone, Copy)]
-pub(super) struct Trials<'a> {
-    pub(super) header: &'a FilterbankHeader,
-    pub(super) options: &'a SearchOptions,
-    /// Form of the rows.
-    pub(super) form: &'a CleanedForm,
-    pub(super) part: Part,
-}
-
-/// Starts to compile the kernels that `list` returns on a GPU, those of the cleaning, and `others`, before the channel
-/// mask, which hardly changes them, is known. Errors of the options are left to the stages.
-pub(super) fn prefetch(
-    header: &FilterbankHeader,
-    options: &SearchOptions,
-    part: Part,
-    backend: &Backend,
-    others: Vec<cuda::Source>,
-    list: impl FnOnce(&Trials<'_>, &Device) -> Result<Vec<cuda::Source>> + Send + 'static,
-) -> Prefetch {
-    let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
-    let (header, options, bound) = (header.clone(), options.clone(), device.clone());
-    device.prefetch(move || {
-        let sources = || {
-            let Expected { form, plan } = Expected::new(&header, &options, part)?;
-            let trials = Trials { header: &header, options: &options, form: &form, part };
-            let mut sources = list(&trials, &bound)?;
-            sources.extend(plan.iter().flat_map(clean::sources));
-            Ok::<_, Error>(sources)
-        };
-        sources().unwrap_or_default().into_iter().chain(others).collect()
-    })
-}
-
-/// Trials of one time binning that share a history of samples.
-pub(super) struct TrialGroup {
-    downsample: usize,
-    /// Ascending, pc cm^-3.
-    dms: Vec<f64>,
-}
-
-impl TrialGroup {
-    /// Returns the trials of one range of a plan.
-    pub(super) fn of(range: &DmRange) -> Self {
-        Self { downsample: range.downsample, dms: range.dms() }
-    }
-}
-
-impl Trials<'_> {
-    /// Lists the kernels that all ranges are expected to need on a device.
-    pub(super) fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
-        let mut sources = Vec::new();
-        for group in self.groups() {
-            if let (Some(plan), _) = self.bind(group)? {
-                sources.extend(dedisperse::sources(&plan, device));
-                sources.extend(single_pulse::sources(&self.detector_plan(&plan)?, device));
-            }
-        }
-        Ok(sources)
-    }
-
-    /// Builds the plan of the search of a range's series.
-    fn detector_plan(&self, plan: &dedisperse::Plan) -> Result<single_pulse::Plan> {
-        let unmasked = self.form.masked.iter().filter(|masked| !**masked).count();
-        let summed = (unmasked * plan.downsample()) as i64;
-        let bound = self
-            .form
-            .range
-            .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
-        single_pulse::Plan::new(single_pulse::Options {
-            dms: plan.dms().to_vec(),
-            tsamp_s: plan.tsamp_s(),
-            max_width_s: self.options.max_width_s,
-            baseline_s: self.options.baseline_s,
-            snr: self.options.snr,
-            bound,
-        })
-    }
-
-    /// Groups the trials that are dedispersed and searched together. Ranges of the plan that differ only in their steps
-    /// share one history of samples, unless their delays differ by more than [`SearchOptions::max_wait_s`], which grows in
-    /// proportion to delays beyond [`WAIT_DELAY_S`].
-    fn groups(&self) -> Vec<TrialGroup> {
-        let band = &self.header.band;
-        let (lowest, highest) = (band.lowest_hz(), band.highest_hz());
-        let delay_s = |dm: f64| dispersion_delay_s(dm, lowest, highest, self.options.dm_constant);
-        let mut groups: Vec<TrialGroup> = Vec::new();
-        for range in &self.options.plan.ranges {
-            let downsample = range.downsample;
-            for dm in range.dms() {
-                let is_near = |group: &TrialGroup| {
-                    let longer = (delay_s(group.dms[0]) / WAIT_DELAY_S).max(1.0);
-                    let most = self.options.max_wait_s * longer;
-                    group.downsample == downsample && delay_s(dm - group.dms[0]) <= most
-                };
-                match groups.last_mut() {
-                    Some(group) if is_near(group) => group.dms.push(dm),
-                    _ => groups.push(TrialGroup { downsample, dms: vec![dm] }),
-                }
-            }
-        }
-        groups
-    }
-
-    /// Builds the plan of a group from the trials whose delays fit the data; none without such a trial. Also returns the
-    /// number of trials skipped.
-    pub(super) fn bind(&self, group: TrialGroup) -> Result<(Option<dedisperse::Plan>, usize)> {
-        let TrialGroup { downsample, dms } = group;
-        let all = self.plan(downsample, dms)?;
-        let fits = |dm: &usize| self.part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
-        let kept: Vec<f64> = (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();
-        let skipped = all.dms().len() - kept.len();
-        match (kept.len(), skipped) {
-            (0, _) => Ok((None, skipped)),
-            (_, 0) => Ok((Some(all), 0)),
-            _ => Ok((Some(self.plan(downsample, kept)?), skipped)),
-        }
-    }
-
-    fn plan(&self, downsample: usize, dms: Vec<f64>) -> Result<dedisperse::Plan> {
-        dedisperse::Plan::new(dedisperse::Options {
-            band: self.header.band.clone(),
-            tsamp_s: self.header.tsamp_s,
-            dms,
-            downsample,
-            encoding: self.form.encoding,
-            range: self.form.range,
-            masked: self.form.masked.clone(),
-            dm_constant: self.options.dm_constant,
-        })
-    }
-}
 
 /// Dedisperses rows or, without rows, flushes the remainder.
 pub(super) fn advance(
