@@ -257,3 +257,33 @@ fn a_full_disk_is_told_with_what_was_measured() {
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(table[0]["stored"] == false && table[0]["best"].is_string(), "{table}");
 }
+
+/// Several GPUs give the lists of one; the one that fails is named, and what was found before is kept.
+#[test]
+fn several_gpus_give_the_lists_of_one() {
+    let Some(home) = emulated() else { return };
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    let search = |out: &str, device: &str, more: &[(&str, &Path)]| {
+        let trials = "--dm-min 0 --dm-max 80 --dm-step 0.25 --gulp 500 --no-plots --no-progress -q";
+        let words = format!("search a.fil -o {out} {trials} --device {device}");
+        run(home.path(), &words, &[&two, more].concat())
+    };
+    for (out, device) in [("one", "cuda:0"), ("two", "cuda:0,1"), ("all", "cuda:all")] {
+        let done = search(out, device, &[]);
+        assert!(done.status.success(), "{}", stderr(&done));
+    }
+    for name in ["candidates.cand", "candidates.csv"] {
+        let list = |out: &str| fs::read_to_string(home.path().join(out).join(name)).unwrap();
+        let one = list("one");
+        assert!(one.lines().count() > 0);
+        assert_eq!(list("two"), one);
+        assert_eq!(list("all"), one);
+    }
+    let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:20:719:1"))];
+    let failed = search("failed", "cuda:0,1", &fault);
+    assert_ne!(code(&failed), 0);
+    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
+    fails(&search("none", "cuda:0,2", &[]), 1, &["CUDA device 2", "devices 0 to 1"]);
+    let refused = run(home.path(), "dedisperse a.fil --dm-max 9 --device cuda:0,1", &two);
+    fails(&refused, 2, &["--device", "cuda:0,1", "search and correlate"]);
+}
