@@ -68,7 +68,7 @@ fn a_batch_that_cannot_be_done_is_refused_before_it_begins() {
         ("search a.fil sub/a.fil --each", "a.fil and sub/a.fil would both be written there"),
         ("search a.fil - --each", "standard input"),
         ("search a.fil c.fil --each --snr 0", "--snr"),
-        ("search spead://127.0.0.1:1 --each", "for files"),
+        ("search spead://127.0.0.1:1 --each", "files, not streams"),
     ] {
         let output = sidereal(path, words);
         assert_eq!(code(&output), 2, "{}", stderr(&output));
