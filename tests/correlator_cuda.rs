@@ -259,19 +259,32 @@ fn a_tracked_source_is_the_processors() {
 fn without_room_on_the_device_the_host_makes_spectra() {
     let Some(device) = cuda::device() else { return };
     let _alone = DEVICE.write();
+    host_made_spectra_are_multiplied(&device, &Backend::Cuda(device.clone(), Threads::new(2)));
+}
+
+/// Several GPUs have a share of the channels of the host's spectra each.
+#[test]
+fn several_gpus_multiply_spectra_of_the_host() {
+    let Some((_, all)) = cuda::several(2) else { return };
+    let _alone = DEVICE.write();
+    let Backend::Cuda(device, _) = &all else { unreachable!("a GPU") };
+    host_made_spectra_are_multiplied(device, &all);
+}
+
+/// Fills the memory of the GPU that would compute the spectra, and compares the visibilities with those of the CPU.
+fn host_made_spectra_are_multiplied(device: &Device, gpu: &Backend) {
     let spectra = 13_000;
     let scene = Scene::new(Complex8, 2, spectra * CHANNELS).flagged();
     let scene = scene.with(|options| {
         options.gulp = spectra;
         options.integration_s = 0.1;
     });
-    let gpu = Backend::Cuda(device.clone(), Threads::new(2));
     let array = array::array(ANTENNAS);
     let room = device.free_bytes().unwrap();
     // The remaining memory suffices for the sums of the X-engine.
     let taken: Buffer<u8> = device.buffer(room - (24 << 20)).unwrap();
     let inputs = inputs(&scene.recordings);
-    let mut correlator = ArrayCorrelator::new(&array, inputs, &scene.options, &gpu).unwrap();
+    let mut correlator = ArrayCorrelator::new(&array, inputs, &scene.options, gpu).unwrap();
     drop(taken);
     let found = drain(&mut correlator);
     assert!(!correlator.summary().made_on_device);

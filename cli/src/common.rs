@@ -63,8 +63,6 @@ pub(crate) struct Work {
     gpu: f64,
     /// Seconds per 10^9 bytes to read them with all threads, a lower limit on either device.
     read: f64,
-    /// Whether several GPUs divide the work.
-    is_divided: bool,
 }
 
 /// Time to start a GPU and to end a process that used it, in seconds.
@@ -77,61 +75,24 @@ impl Work {
     /// Describes dedispersion at trial DMs; the costs are those of a search with the default plan and the mitigation on
     /// the host.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self {
-            bytes: bytes(inputs),
-            of: "data",
-            cpu: 30.0,
-            host: 2.0,
-            gpu: 0.1,
-            read: READ_S,
-            is_divided: false,
-        }
-    }
-
-    /// Describes a search at trial DMs, which several GPUs may divide.
-    pub(crate) fn on_divided_trials(inputs: &[PathBuf]) -> Self {
-        Self { is_divided: true, ..Self::on_trials(inputs) }
+        Self { bytes: bytes(inputs), of: "data", cpu: 30.0, host: 2.0, gpu: 0.1, read: READ_S }
     }
 
     /// Describes a filter bank: about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self {
-            bytes: bytes(inputs),
-            of: "data",
-            cpu: 2.4,
-            host: 0.9,
-            gpu: 0.03,
-            read: READ_S,
-            is_divided: false,
-        }
+        Self { bytes: bytes(inputs), of: "data", cpu: 2.4, host: 0.9, gpu: 0.03, read: READ_S }
     }
 
-    /// Describes a correlation of `antennas` antennas, which several GPUs may divide.
+    /// Describes a correlation of `antennas` antennas.
     pub(crate) fn on_antennas(inputs: &[PathBuf], antennas: usize) -> Self {
         let cpu = 2.4 + 0.055 * antennas as f64;
-        Self {
-            bytes: bytes(inputs),
-            of: "data",
-            cpu,
-            host: 1.4,
-            gpu: 0.03,
-            read: READ_S,
-            is_divided: true,
-        }
+        Self { bytes: bytes(inputs), of: "data", cpu, host: 1.4, gpu: 0.03, read: READ_S }
     }
 
     /// Describes matched filters: 8 bytes of signal-to-noise ratio per template and sample.
     pub(crate) fn on_ratios(ratios: u64) -> Self {
         let bytes = Some(ratios.saturating_mul(8));
-        Self {
-            bytes,
-            of: "signal-to-noise ratios",
-            cpu: 1.5,
-            host: 0.0,
-            gpu: 0.01,
-            read: 0.0,
-            is_divided: false,
-        }
+        Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01, read: 0.0 }
     }
 
     /// Estimates the run time on `threads` CPU threads, and on a GPU with the same threads; returns `None` if the amount of
@@ -294,7 +255,7 @@ impl Common {
         self.backend_of(false)
     }
 
-    /// As [`Common::backend`]; several GPUs are allowed if they divide the work.
+    /// As [`Common::backend`], also with several GPUs if the verb divides its work among them.
     fn backend_of(&self, is_divided: bool) -> Result<Backend> {
         let (threads, level) = (self.threads()?, self.level()?);
         let ordinals = match &self.device {
@@ -315,9 +276,6 @@ impl Common {
     fn starting_quickly(&self, backend: Backend) -> Backend {
         match (backend, &self.program) {
             (Backend::Cuda(device, threads), Some(program)) => {
-                for peer in device.peers() {
-                    let _ = peer.clone().with_quick_start(program.clone());
-                }
                 Backend::Cuda(device.with_quick_start(program.clone()), threads)
             }
             (backend, _) => backend,
@@ -347,9 +305,25 @@ impl Common {
     /// # Errors
     /// As [`Common::backend`].
     pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
-        if self.device != Device::Auto {
-            return self.backend_of(work.is_divided).map(|own| self.starting_quickly(own));
+        match self.device {
+            Device::Auto => self.estimated_backend(work),
+            _ => self.backend().map(|backend| self.starting_quickly(backend)),
         }
+    }
+
+    /// Like [`Common::backend_for`], for work that several GPUs divide.
+    ///
+    /// # Errors
+    /// As [`Common::backend`].
+    pub(crate) fn backend_for_divided(&self, work: Work) -> Result<Backend> {
+        match self.device {
+            Device::Auto => self.estimated_backend(work),
+            _ => self.backend_of(true).map(|backend| self.starting_quickly(backend)),
+        }
+    }
+
+    /// Returns the backend of `auto`.
+    fn estimated_backend(&self, work: Work) -> Result<Backend> {
         let threads = match self.threads()? {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             asked => asked,
@@ -401,7 +375,7 @@ impl Common {
     /// Returns the backend with each of its GPUs limited to `--memory`.
     fn limited(&self, backend: Backend) -> Backend {
         if let (Backend::Cuda(device, _), Some(bytes)) = (&backend, self.memory) {
-            for device in std::iter::once(device).chain(device.peers()) {
+            for device in device.joined() {
                 device.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
             }
         }

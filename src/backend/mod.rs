@@ -97,10 +97,9 @@ impl Backend {
     /// this one alone.
     pub fn shares(&self) -> Vec<Self> {
         match self {
-            Self::Cuda(device, threads) => std::iter::once(device)
-                .chain(device.peers())
-                .map(|device| Self::Cuda(device.clone(), threads.clone()))
-                .collect(),
+            Self::Cuda(device, threads) => {
+                device.joined().map(|device| Self::Cuda(device.clone(), threads.clone())).collect()
+            }
             Self::Reference | Self::Cpu(..) => vec![self.clone()],
         }
     }
@@ -146,7 +145,7 @@ impl Backend {
 /// Returns the numbers and names of a GPU and its peers, those of one kind together.
 fn name_of(device: &cuda::Device) -> String {
     let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
-    for device in std::iter::once(device).chain(device.peers()) {
+    for device in device.joined() {
         let (name, ordinal) = (device.properties().name.as_str(), device.ordinal().to_string());
         match kinds.iter_mut().find(|(own, _)| *own == name) {
             Some((_, ordinals)) => ordinals.push(ordinal),

@@ -168,7 +168,8 @@ pub(crate) fn run_live(
     watched::check(&session.baselines, &positions.array)?;
     let options = arguments.lacking.options()?;
     // A GPU takes a while to start, and a stream does not wait.
-    let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
+    let backend =
+        common.backend_for_divided(Work::on_antennas(&arguments.addresses, given.len()))?;
     if backend.is_gpu()
         && let Some(headers) = streams::described_each(&addresses)?
     {

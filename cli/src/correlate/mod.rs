@@ -100,7 +100,7 @@ pub(crate) fn make(
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let mut options = arguments.options(&positions, &headers)?;
     options.memory = common.memory;
-    let backend = common.backend_for(work)?;
+    let backend = common.backend_for_divided(work)?;
     let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
     let header = correlator.header().clone();
     let length_s = header.spectra as f64 * header.spectrum_s;

@@ -156,6 +156,11 @@ impl Device {
         &self.peers
     }
 
+    /// Returns this GPU and its peers.
+    pub fn joined(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.peers())
+    }
+
     /// Makes the memory of another GPU accessible to this one, if the hardware allows it.
     fn reach(&self, other: &Self) -> Result<()> {
         let mut is_possible = 0;

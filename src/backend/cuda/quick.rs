@@ -28,10 +28,12 @@ static PROCESSES: Mutex<Vec<(String, Arc<Mutex<Child>>)>> = Mutex::new(Vec::new(
 pub struct CompileRequest(String);
 
 impl Device {
-    /// Returns the same GPU with quick starts allowed: `compiler` is run to compile the best kernels.
+    /// Returns the same GPU and peers with quick starts allowed: `compiler` is run to compile the best kernels.
     #[must_use]
     pub fn with_quick_start(self, compiler: CompilerProgram) -> Self {
-        self.state().quick_start = Some(compiler);
+        for device in self.joined() {
+            device.state().quick_start = Some(compiler.clone());
+        }
         self
     }
 

@@ -392,15 +392,12 @@ impl Stage {
     pub(super) fn new(device: &Device, stages: &Stages, need: &Need, gulp: usize) -> Result<Self> {
         let Stages { cleaning, ranges, .. } = stages;
         let (cleaned, row_bytes) = (cleaning.cleaned_row_bytes(), need.searched);
+        let devices: Vec<&Device> = device.joined().collect();
         let mut shares = Vec::new();
-        for (index, own) in std::iter::once(device).chain(device.peers()).enumerate() {
-            let count = ranges.partition_point(|range| range.device() <= index)
-                - ranges.partition_point(|range| range.device() < index);
-            let first = ranges.partition_point(|range| range.device() < index);
-            if count > 0 {
-                let copied = (index > 0).then_some(gulp * row_bytes);
-                shares.push(Share::new(own, &ranges[first..first + count], gulp, copied)?);
-            }
+        for own in ranges.chunk_by(|a, b| a.device() == b.device()) {
+            let index = own[0].device();
+            let copied = (index > 0).then_some(gulp * row_bytes);
+            shares.push(Share::new(devices[index], own, gulp, copied)?);
         }
         if let [only] = &mut shares[..] {
             only.ordinal = None;

@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(expected, (groups.len() - 1, groups[groups.len() - 1].trials));
             assert!(shares.is_sorted_by_key(|share| share.device));
             let total: f64 = costs.iter().sum();
-            // A boundary is off by half a tile of the finest time bin at most.
+            // Each boundary is off by half a tile of the finest time bin at most.
             for cost in &costs {
                 assert!((cost - total / devices as f64).abs() <= TILE as f64, "{costs:?}");
             }
