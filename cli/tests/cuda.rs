@@ -366,7 +366,11 @@ fn kernels_of_a_described_stream_are_compiled_before_its_socket_opens() {
         let place = format!("0100007F:{free:04X} ");
         let begin = Instant::now();
         while !fs::read_to_string("/proc/net/udp").unwrap().contains(&place) {
-            assert!(child.try_wait().unwrap().is_none() && begin.elapsed().as_secs() < 120);
+            if child.try_wait().unwrap().is_some() || begin.elapsed().as_secs() > 120 {
+                child.kill().unwrap();
+                let output = child.wait_with_output().unwrap();
+                panic!("{words}: no socket opens: {}, {}", output.status, stderr(&output));
+            }
             sleep(Duration::from_millis(5));
         }
         let before = cubins(&cache);
