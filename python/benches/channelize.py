@@ -3,7 +3,7 @@
     python python/benches/channelize.py [--mib 64] [--channels 1024] [--rounds 30] [--threads 0]
 
 Both calls write to one array in one process, and begin in turn; the first of each is not counted. The library's call
-is timed in Rust, and includes the plan, the filter bank and its memory, as `channelize` does.
+is timed in Rust, and includes the plan, the filter bank and the end of both, as `channelize` does.
 """
 
 import argparse
