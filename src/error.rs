@@ -134,6 +134,16 @@ impl Error {
         Self::Parameter { name, value: value.into(), rule: rule.into() }
     }
 
+    /// Adds the number of a GPU to the error of its driver.
+    pub(crate) fn on_device(self, ordinal: usize) -> Self {
+        match self {
+            Self::Device { call, code, text } => {
+                Self::Device { call, code, text: format!("{text}, on CUDA device {ordinal}") }
+            }
+            other => other,
+        }
+    }
+
     /// Makes an [`Error::Format`] at a byte of a file.
     pub fn format(
         path: impl Into<PathBuf>,

@@ -24,6 +24,7 @@ use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, DetectorReport, Input, Piece, Report,
     SearchOptions,
 };
+use sidereal::spiir::bank::Bank;
 use sidereal::spiir::trigger::{
     Autocorrelation, DeviceRatios, Finder, Plan, Ratios, Trigger, TriggerOptions,
 };
@@ -244,6 +245,69 @@ fn fixed_subset_a_chain_that_was_saved_goes_on_with_the_same_triggers() {
         after.flush(&mut |_| {}).expect("flushed");
         assert_eq!(after.triggers(), whole.triggers(), "saved behind {at} samples");
     }
+}
+
+/// Returns a bank that two GPUs divide: 1100 templates with some filters of the chirps' templates and different weights.
+fn large_bank() -> Bank {
+    let bank = chirp_bank();
+    let template = |at: usize| {
+        let mut one = bank.templates[at % bank.templates.len()].clone();
+        one.name = format!("{} {at}", one.name);
+        for branch in &mut one.filters.branches {
+            branch.filters.truncate(2 + at % 3);
+            branch.filters.iter_mut().for_each(|filter| filter.b *= 8.0 + at as f32 / 512.0);
+        }
+        one
+    };
+    Bank { templates: (0..1100).map(template).collect(), ..bank }
+}
+
+/// Several GPUs have a share of the templates each, and find the triggers of one, also after a saved state.
+#[test]
+fn several_gpus_find_the_triggers_of_one() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    let bank = large_bank();
+    let mut strain = recording("H1", 7, 9000);
+    strain.samples.truncate(5000);
+    strain.valid.truncate(5000);
+    strain.valid[3000..3010].fill(false);
+    let begun = |backend: &Backend| {
+        let asked = DetectorOptions { threshold: 3.0, ..chain() };
+        ChirpDetector::of_triggers(strain.start, &bank, &asked, backend).expect("a chain")
+    };
+    let run = |chain: &mut ChirpDetector, range: std::ops::Range<usize>| {
+        let blocks = strain.samples[range.clone()].chunks(999).zip(strain.valid[range].chunks(999));
+        for (strain, valid) in blocks {
+            chain.run(strain, valid, &mut |_| {}).expect("run");
+            let places: Vec<_> = chain.triggers().iter().map(|t| (t.sample, t.template)).collect();
+            assert!(places.is_sorted());
+        }
+    };
+    let found = |backend: &Backend| {
+        let mut chain = begun(backend);
+        run(&mut chain, 0..5000);
+        chain.flush(&mut |_| {}).expect("flushed");
+        chain.triggers().to_vec()
+    };
+    let expected = found(&one);
+    assert!(expected.iter().any(|trigger| trigger.template < 500));
+    assert!(expected.iter().any(|trigger| trigger.template > 600));
+    assert!(found(&all) == expected);
+
+    let mut before = begun(&all);
+    run(&mut before, 0..3100);
+    before.settle().expect("settled");
+    let mut saving = Saving::default();
+    assert!(before.save(&mut saving).expect("saved"));
+    let bytes = saving.finish();
+    let saved = || Saved::new("state".as_ref(), 0, &bytes).expect("whole");
+    let mut after = begun(&all);
+    after.load(&mut saved(), before.triggers().to_vec()).expect("loaded");
+    run(&mut after, 2100..5000);
+    after.flush(&mut |_| {}).expect("flushed");
+    assert!(after.triggers() == expected);
+    let error = begun(&one).load(&mut saved(), Vec::new()).expect_err("other devices");
+    assert!(error.to_string().contains("devices"), "{error}");
 }
 
 /// The loudest event of both, the number of all, and their rates.

@@ -90,6 +90,36 @@ fn check(sizes: &[(usize, u32)], memory: f64, longest: u64) {
     }
 }
 
+/// Parts of a plan give the bits of the whole, on the processor and on a GPU, though its templates differ in filters, rates and
+/// delays.
+#[test]
+fn parts_of_a_plan_filter_as_the_whole() {
+    let mut random = Random::new(23);
+    let sizes: Vec<(usize, u32)> = (0..1700)
+        .map(|template| {
+            (1 + template % 5, if template < 600 { 1 + template as u32 % 2 } else { 1 })
+        })
+        .collect();
+    let plan = plan(templates(&mut random, &sizes, (30.0, 900)));
+    let input = noise(&mut random, plan.latency() + 400);
+    let devices = cuda::devices(2);
+    let on_gpus = devices.iter().map(|(backend, _)| backend.clone());
+    for backend in std::iter::once(Backend::best(2)).chain(on_gpus) {
+        let expected = filtered(&plan, &backend, &input, &[200]);
+        for count in [2, 3] {
+            let parts = plan.parts(count);
+            assert_eq!(parts.len(), count);
+            for part in parts {
+                let found = filtered(&part, &backend, &input, &[200]);
+                let rows = expected.chunks_exact(plan.templates());
+                let own: Vec<Complex<f32>> =
+                    rows.flat_map(|row| row[part.range()].to_vec()).collect();
+                assert!(found == own, "{:?} on {}", part.range(), backend.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn fixed_subset_spiir() {
     check(&[(3, 1), (4, 1), (1, 1), (9, 1), (40, 1), (150, 1)], 80.0, 900);

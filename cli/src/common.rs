@@ -46,6 +46,14 @@ impl Device {
     }
 }
 
+/// GPUs that a verb can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gpus {
+    One,
+    /// Several, among which it divides its work.
+    Several,
+}
+
 /// Amount of work, from which `--device auto` estimates the time on the CPU and on a GPU.
 ///
 /// The costs were measured on an H200 and its host, a Xeon with AVX-512 and 16 cores.
@@ -154,7 +162,7 @@ pub(crate) struct Common {
     /// Device to run on: cpu, cuda, cuda:1, cuda:0,1, cuda:all, reference or auto.
     ///
     /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; cuda:0,1 and cuda:all are several, among which a search
-    /// divides its trial DMs and a correlation its channels, with the results of one; reference is the slow double-precision
+    /// divides its trial DMs or templates and a correlation its channels, with the results of one; reference is the slow double-precision
     /// implementation, to check the others; auto is whichever of the processor and the GPU with the most free memory is
     /// estimated to be faster for this verb, amount of data and number of threads, and the GPU for standard input.
     #[arg(
@@ -252,11 +260,11 @@ impl Common {
     /// # Errors
     /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that is not available.
     pub(crate) fn backend(&self) -> Result<Backend> {
-        self.backend_of(false)
+        self.backend_of(Gpus::One)
     }
 
-    /// As [`Common::backend`], also with several GPUs if the verb divides its work among them.
-    fn backend_of(&self, is_divided: bool) -> Result<Backend> {
+    /// Like [`Common::backend`], with as many GPUs as the verb can use.
+    fn backend_of(&self, gpus: Gpus) -> Result<Backend> {
         let (threads, level) = (self.threads()?, self.level()?);
         let ordinals = match &self.device {
             Device::Reference => return Ok(Backend::Reference),
@@ -264,12 +272,11 @@ impl Common {
             Device::Cuda(ordinals) => ordinals.clone(),
             Device::AllCuda => (0..cuda::Device::count()?.max(1)).collect(),
         };
-        if ordinals.len() > 1 && !is_divided {
-            let rule =
-                "it must name one GPU: only search and correlate divide their work among several";
+        if ordinals.len() > 1 && gpus == Gpus::One {
+            let rule = "it must name one GPU: only search, correlate and spiir search divide their work among several";
             return Err(Error::parameter("--device", self.device.text(), rule));
         }
-        gpus(&ordinals, threads, level).map(|backend| self.limited(backend))
+        opened(&ordinals, threads, level).map(|backend| self.limited(backend))
     }
 
     /// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
@@ -294,9 +301,9 @@ impl Common {
     ///
     /// # Errors
     /// As [`Common::backend`].
-    pub(crate) fn asked_backend(&self) -> Result<Option<Backend>> {
+    pub(crate) fn asked_backend(&self, gpus: Gpus) -> Result<Option<Backend>> {
         self.threads()?;
-        (self.device != Device::Auto).then(|| self.backend()).transpose()
+        (self.device != Device::Auto).then(|| self.backend_of(gpus)).transpose()
     }
 
     /// Like [`Common::backend`], for work that has GPU kernels: `auto` is the device that is estimated to be faster; a
@@ -304,21 +311,10 @@ impl Common {
     ///
     /// # Errors
     /// As [`Common::backend`].
-    pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
+    pub(crate) fn backend_for(&self, work: Work, gpus: Gpus) -> Result<Backend> {
         match self.device {
             Device::Auto => self.estimated_backend(work),
-            _ => self.backend().map(|backend| self.starting_quickly(backend)),
-        }
-    }
-
-    /// Like [`Common::backend_for`], for work that several GPUs divide.
-    ///
-    /// # Errors
-    /// As [`Common::backend`].
-    pub(crate) fn backend_for_divided(&self, work: Work) -> Result<Backend> {
-        match self.device {
-            Device::Auto => self.estimated_backend(work),
-            _ => self.backend_of(true).map(|backend| self.starting_quickly(backend)),
+            _ => self.backend_of(gpus).map(|backend| self.starting_quickly(backend)),
         }
     }
 
@@ -487,7 +483,7 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
 }
 
 /// Opens GPUs that have precompiled kernels or for which some can be compiled: the first, with the others as its peers.
-fn gpus(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
+fn opened(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
     let open = |ordinal: &usize| cuda::Device::open(*ordinal).map(|own| own.with_host_level(level));
     let mut devices = ordinals.iter().map(open).collect::<Result<Vec<_>>>()?.into_iter();
     cuda::kernels_at_hand()?;
@@ -499,7 +495,7 @@ fn gpus(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
 
 /// Opens the GPU with the most free memory, if every kernel can be compiled for it.
 fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
-    let free = |ordinal: usize| match gpus(&[ordinal], threads, level) {
+    let free = |ordinal: usize| match opened(&[ordinal], threads, level) {
         Ok(Backend::Cuda(device, _)) => device.free_bytes().unwrap_or(0),
         _ => 0,
     };
@@ -508,7 +504,7 @@ fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
         0 | 1 => 0,
         count => (0..count).rev().max_by_key(|ordinal| free(*ordinal)).unwrap_or(0),
     };
-    let backend = gpus(&[ordinal], threads, level)?;
+    let backend = opened(&[ordinal], threads, level)?;
     cuda::nvrtc()?;
     Ok(backend)
 }

@@ -20,7 +20,7 @@ use sidereal::view::Plane;
 use sidereal::{Error, Result, trace};
 
 use crate::batch::{Batch, PerInput};
-use crate::common::{Common, Work, tell_notes};
+use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::gaps::{self, Gap};
 use crate::interrupt::{self, Exit};
@@ -100,7 +100,7 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         common,
     )?;
     let opening = trace::span(trace::Work::Read, "header and plan");
-    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
+    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs), Gpus::One)?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let mut options = arguments.options(&opened)?;

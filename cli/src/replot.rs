@@ -15,7 +15,7 @@ use sidereal::single_pulse::Candidate;
 use sidereal::units::{DM_CONSTANT, SECONDS_PER_DAY};
 use sidereal::{Error, Result};
 
-use crate::common::{Common, Work};
+use crate::common::{Common, Gpus, Work};
 use crate::dm_arguments::check_constant;
 use crate::output::{Contents, Destination, Folder};
 use crate::provenance::{Made, Product};
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let also = arguments.also();
     let product = ("replot", CONTENTS);
     let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
-    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
+    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs), Gpus::One)?;
     let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
     arguments.recording.warn(opened.source.rows(), common);
     let earlier = arguments.earlier(opened.source.header().channels(), common);

@@ -120,6 +120,24 @@ pub(super) fn beside<A: Send, B>(
     })
 }
 
+/// Calls `work` with each part, all at the same time.
+///
+/// # Errors
+/// Error of the first part that failed.
+pub(super) fn side_by_side<T: Send, R: Send>(
+    parts: Vec<T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let work = &work;
+    let ended: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let ended = ended.into_iter();
+    ended.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+}
+
 /// Returns the bytes that `limit` leaves for blocks after `held` fixed bytes; without a limit, `usize::MAX`.
 ///
 /// # Errors

@@ -4,6 +4,8 @@
 //! `s[2 k] = s_(m+1)[k]` and zeros in between. Both have unit gain at zero frequency: `down` sums to 1, `up` to 2.
 
 use std::f64::consts::TAU;
+use std::ops::Range;
+use std::sync::Arc;
 
 use num_complex::{Complex, Complex64};
 use rustfft::FftPlanner;
@@ -59,10 +61,17 @@ pub struct Options {
     pub resampler: Resampler,
 }
 
-/// Checked filter bank.
+/// Templates of the smallest group that a GPU lays out on its own, and most groups of a bank, which 2, 3, 4, 6 and 8
+/// devices share evenly.
+const GROUP: usize = 512;
+const MAX_GROUPS: usize = 24;
+
+/// Checked filter bank, or [some of its templates](Plan::parts).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    options: Options,
+    options: Arc<Options>,
+    /// Templates that are computed.
+    own: Range<usize>,
     halvings: u32,
     /// Samples of each level's rate by which its filters wait for the lower rates.
     alignments: Vec<usize>,
@@ -105,17 +114,67 @@ impl Plan {
             longest.map_or(0, |delay| delay + alignments[level])
         };
         let histories = (0..=halvings as usize).map(reach).collect();
-        Ok(Self { options, halvings, alignments, histories })
+        let own = 0..options.templates.len();
+        Ok(Self { options: options.into(), own, halvings, alignments, histories })
     }
 
-    /// Returns the options.
+    /// Divides the templates into at most `count` plans of about the same cost, in order. All have the latency and the
+    /// rates of this plan, and compute the same bits as this plan.
+    ///
+    /// Sums of a template depend on the other templates with which a GPU lays out its filters, so a part holds whole
+    /// groups of templates, whose number depends only on that of the bank.
+    pub fn parts(&self, count: usize) -> Vec<Self> {
+        let groups: Vec<Range<usize>> = self.groups().collect();
+        let costs: Vec<f64> = groups
+            .iter()
+            .map(|group| {
+                let templates = &self.options.templates[group.clone()];
+                templates.iter().map(Template::effective_filters).sum()
+            })
+            .collect();
+        let total: f64 = costs.iter().sum();
+        let mut middle = 0.0;
+        let share_of = |cost: &f64| {
+            let share = ((middle + cost / 2.0) / total * count as f64) as usize;
+            middle += cost;
+            share
+        };
+        let shares: Vec<usize> = costs.iter().map(share_of).collect();
+        let numbered: Vec<(usize, Range<usize>)> = shares.into_iter().zip(groups).collect();
+        numbered
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|some| Self { own: some[0].1.start..some[some.len() - 1].1.end, ..self.clone() })
+            .collect()
+    }
+
+    /// Returns the groups of templates that a GPU lays out on their own.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (own, templates) = (self.own.clone(), self.options.templates.len());
+        let groups = (templates / GROUP).clamp(1, MAX_GROUPS);
+        let edge = move |group: usize| group * templates / groups;
+        (0..groups)
+            .map(move |group| edge(group)..edge(group + 1))
+            .filter(move |group| own.start <= group.start && group.end <= own.end)
+    }
+
+    /// Returns the options, with the templates of all parts.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Returns the number of templates.
+    /// Returns the places in the bank of the templates that are computed.
+    pub fn range(&self) -> Range<usize> {
+        self.own.clone()
+    }
+
+    /// Returns the templates that are computed.
+    pub(super) fn own(&self) -> &[Template] {
+        &self.options.templates[self.own.clone()]
+    }
+
+    /// Returns the number of templates that are computed.
     pub fn templates(&self) -> usize {
-        self.options.templates.len()
+        self.own.len()
     }
 
     /// Returns the number of rates, from the strain's to the lowest that has a filter.
@@ -139,9 +198,9 @@ impl Plan {
         self.alignments[0]
     }
 
-    /// Returns the number of filters of all templates at all rates.
+    /// Returns the number of filters of the templates that are computed, at all rates.
     pub fn filters(&self) -> usize {
-        self.options.templates.iter().map(Template::filters).sum()
+        self.own().iter().map(Template::filters).sum()
     }
 }
 
@@ -309,6 +368,48 @@ fn minimum_phase(taps: &[f64]) -> (Vec<f32>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns a plan whose templates have `filters(template)` filters at the full rate, and every seventh one more at half of it.
+    fn plan(templates: usize, filters: impl Fn(usize) -> usize) -> Plan {
+        let (a, b) = (Complex::new(0.5, 0.0), Complex::new(1.0, 0.0));
+        let filter = |delay: usize| Filter { a, b, delay: delay as u32 };
+        let template = |at: usize| {
+            let own = Branch { halvings: 0, filters: (0..filters(at)).map(filter).collect() };
+            let low = Branch { halvings: 1, filters: vec![filter(3)] };
+            let branches = if at.is_multiple_of(7) { vec![own, low] } else { vec![own] };
+            Template { branches }
+        };
+        let templates = (0..templates).map(template).collect();
+        let resampler = Resampler::low_latency();
+        Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
+    }
+
+    #[test]
+    fn parts_hold_whole_groups_of_about_the_same_cost_in_order() {
+        for (templates, count, parts) in
+            [(1, 4, 1), (700, 2, 1), (1024, 2, 2), (4096, 8, 8), (5000, 3, 3), (20_000, 5, 5)]
+        {
+            let whole = plan(templates, |_| 3);
+            let groups: Vec<usize> = whole.groups().map(|group| group.start).collect();
+            let found = whole.parts(count);
+            assert_eq!(found.len(), parts, "{templates} on {count}");
+            let mut next = 0;
+            for part in &found {
+                assert_eq!(part.range().start, next);
+                assert!(groups.contains(&next));
+                next = part.range().end;
+                assert_eq!(part.templates(), part.own().len());
+                assert_eq!((part.latency(), part.levels()), (whole.latency(), whole.levels()));
+                let even = templates.div_ceil(parts);
+                assert!(part.templates() < even + templates.div_ceil(groups.len()), "{part:?}");
+            }
+            assert_eq!(next, templates);
+        }
+        // The first half of the templates is three times as costly.
+        let whole = plan(4096, |at| if at < 2048 { 30 } else { 10 });
+        let ends: Vec<usize> = whole.parts(2).iter().map(|part| part.range().end).collect();
+        assert_eq!(ends, [1536, 4096]);
+    }
 
     #[test]
     fn the_default_resampler_passes_the_band_and_stops_its_images() {

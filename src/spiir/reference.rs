@@ -83,7 +83,7 @@ fn extend(
     x: &[f64],
     levels: &mut [(Vec<Complex64>, Vec<Complex64>)],
 ) {
-    let branches = &plan.options().templates[template].branches;
+    let branches = &plan.own()[template].branches;
     let branch = branches.iter().find(|branch| branch.halvings as usize == level);
     let filters: &[Filter] = branch.map_or(&[], |branch| &branch.filters);
     let (own, lower) = levels[level..].split_at_mut(1);

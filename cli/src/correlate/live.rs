@@ -20,7 +20,7 @@ use super::inputs::{self, Given, Silent};
 use super::watched::{self, Watched};
 use super::{Outputs, files, named, need, tell, write};
 use crate::behind::Reporter;
-use crate::common::{Common, Work, tell_notes};
+use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, warning};
@@ -169,7 +169,7 @@ pub(crate) fn run_live(
     let options = arguments.lacking.options()?;
     // A GPU takes a while to start, and a stream does not wait.
     let backend =
-        common.backend_for_divided(Work::on_antennas(&arguments.addresses, given.len()))?;
+        common.backend_for(Work::on_antennas(&arguments.addresses, given.len()), Gpus::Several)?;
     if backend.is_gpu()
         && let Some(headers) = streams::described_each(&addresses)?
     {

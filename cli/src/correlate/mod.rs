@@ -26,7 +26,7 @@ use sidereal::pipeline::correlator::{
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use crate::common::{Common, Work, tell_notes};
+use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::output::{
     Contents, Existing, Files, Folder, Writing as WritingFolder, WritingFiles, with_final_names,
@@ -100,7 +100,7 @@ pub(crate) fn make(
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let mut options = arguments.options(&positions, &headers)?;
     options.memory = common.memory;
-    let backend = common.backend_for_divided(work)?;
+    let backend = common.backend_for(work, Gpus::Several)?;
     let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
     let header = correlator.header().clone();
     let length_s = header.spectra as f64 * header.spectrum_s;

@@ -42,7 +42,7 @@ use crate::alerts::{self, Alerts, Observation};
 use crate::batch::{Batch, PerInput};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::behind;
-use crate::common::{self, Common};
+use crate::common::{self, Common, Gpus};
 use crate::dm_arguments::DmArguments;
 use crate::gaps::{self, Unsearched};
 use crate::interrupt::{self, Exit};
@@ -342,7 +342,7 @@ impl LiveSearch<'_> {
     fn prepare(&self) -> Result<()> {
         let recording = &self.arguments.recording;
         let backend =
-            self.common.backend_for_divided(common::Work::on_trials(&recording.inputs))?;
+            self.common.backend_for(common::Work::on_trials(&recording.inputs), Gpus::Several)?;
         if !self.dumps.is_wanted()
             && let Some(header) = streams::described_spectra(&recording.inputs)?
         {
@@ -456,7 +456,7 @@ pub(crate) fn check_ring(
         return Ok(());
     }
     let Some(header) = streams::described(&recording.inputs)? else { return Ok(()) };
-    let backend = common.backend_for_divided(common::Work::on_trials(&recording.inputs))?;
+    let backend = common.backend_for(common::Work::on_trials(&recording.inputs), Gpus::Several)?;
     let source = Box::new(Expected { header: header.clone() });
     let opened = recording.channelized(source, arguments.trials.dm_constant, &backend)?;
     let options = search_options(arguments, &opened, &backend)?;
@@ -571,8 +571,8 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Opens the recording and checks every option before anything is written.
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
-        let backend =
-            common.backend_for_divided(common::Work::on_trials(&arguments.recording.inputs))?;
+        let backend = common
+            .backend_for(common::Work::on_trials(&arguments.recording.inputs), Gpus::Several)?;
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         let mut tap = None;
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -19,7 +19,7 @@ use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use super::inputs::{self, Banks, Whiten};
-use crate::common::{Common, Work, tell_notes};
+use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::interrupt::Exit;
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
@@ -93,13 +93,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         common,
     )?;
     arguments.whitening.check_bank()?;
-    let asked = common.asked_backend()?;
+    let asked = common.asked_backend(Gpus::One)?;
     let strain = arguments.strain.open()?;
     arguments.whitening.warn_of_learning(&strain, common);
     let banks = Banks::read(&arguments.bank)?;
     let own = strain.iter().map(|one| banks.of(&one.detector)).collect::<Result<Vec<_>>>()?;
     let ratios = strain.iter().zip(&own).map(|(one, bank)| one.times * bank.templates.len() as u64);
-    let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios.sum())), Ok)?;
+    let backend =
+        asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios.sum()), Gpus::One), Ok)?;
     let options: [(&str, &dyn Debug); 3] = [
         ("strain", &arguments.strain),
         ("--bank", &arguments.bank),

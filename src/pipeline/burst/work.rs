@@ -506,7 +506,10 @@ fn each_share<R: Send>(
     }
     let run = |(share, ranges): (&mut Share, &mut [RangeSearch])| {
         let ordinal = share.ordinal;
-        work(share, ranges).map_err(|error| on_device(error, ordinal))
+        work(share, ranges).map_err(|error| match ordinal {
+            Some(ordinal) => error.on_device(ordinal),
+            None => error,
+        })
     };
     let mut parts = parts.into_iter();
     let first = parts.next();
@@ -517,16 +520,6 @@ fn each_share<R: Send>(
         let others = others.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)));
         own.into_iter().chain(others).collect()
     })
-}
-
-/// Adds the number of the failed device to an error.
-fn on_device(error: Error, ordinal: Option<usize>) -> Error {
-    match (error, ordinal) {
-        (Error::Device { call, code, text }, Some(ordinal)) => {
-            Error::Device { call, code, text: format!("{text}, on CUDA device {ordinal}") }
-        }
-        (error, _) => error,
-    }
 }
 
 /// Rows of a gulp in the memory of the device that cleans them.

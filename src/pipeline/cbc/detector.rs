@@ -9,7 +9,7 @@ use num_complex::Complex;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Prefetch, Stream, UploadRing};
 use crate::error::{Error, Result};
-use crate::pipeline::run::remaining_bytes;
+use crate::pipeline::run::{remaining_bytes, side_by_side};
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Segments, SegmentsBuilder, TimedTrigger};
 use crate::spiir::trigger::{self, DeviceRatios, Finder, Ratios, Trigger, TriggerOptions};
@@ -178,7 +178,7 @@ impl ChirpDetector {
         reaches.sort_unstable();
         let work = Work::new(plan, search, backend, shown)?;
         let piece = work.piece;
-        let latency = work.spiir.plan().latency() + 2 * work.finder.plan().latency();
+        let latency = work.spiir().plan().latency() + 2 * work.finder().plan().latency();
         let memory = reaches.last().copied().unwrap_or(0) + latency as u64;
         let restarts = Restarts {
             after: (!shown).then_some(memory),
@@ -269,8 +269,8 @@ impl ChirpDetector {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
         Latency {
             whitening_s: seconds(self.whitener.latency()),
-            resampling_s: seconds(self.work.spiir.plan().latency()),
-            triggers_s: seconds(self.work.finder.plan().latency()),
+            resampling_s: seconds(self.work.spiir().plan().latency()),
+            triggers_s: seconds(self.work.finder().plan().latency()),
         }
     }
 
@@ -293,7 +293,7 @@ impl ChirpDetector {
 
     /// Returns the time before which no further trigger can be, once those that are final have been taken.
     pub fn decided(&self) -> Gps {
-        let finder = &self.work.finder;
+        let finder = self.work.finder();
         let decided = match self.restarts.is_waiting {
             true => self.counts.1,
             false => {
@@ -391,7 +391,7 @@ impl ChirpDetector {
     /// [`Error::Device`] when any of it failed.
     pub fn settle(&mut self) -> Result<()> {
         let before = self.triggers.len();
-        self.work.finder.collect(&mut self.triggers)?;
+        self.work.collect(&mut self.triggers)?;
         self.place(before);
         Ok(())
     }
@@ -516,7 +516,7 @@ impl ChirpDetector {
         self.waiting.clear();
         self.counts.1 = self.counts.0;
         self.end_search()?;
-        self.work.spiir.reset();
+        self.work.reset();
         self.restarts.is_waiting = true;
         self.restarts.count += 1;
         Ok(())
@@ -525,7 +525,7 @@ impl ChirpDetector {
     /// Ends the peak search.
     fn end_search(&mut self) -> Result<()> {
         let before = self.triggers.len();
-        self.work.finder.flush(&mut self.triggers)?;
+        self.work.end_search(&mut self.triggers)?;
         self.place(before);
         Ok(())
     }
@@ -663,16 +663,26 @@ const MAX_DEVICE_PIECE: usize = 1 << 15;
 /// Input buffers of a GPU: one is filtered while the next are copied and filled.
 const SLOTS: usize = 3;
 
-/// Filters and peak search of whitened strain.
+/// Filters and peak search of whitened strain: those of all templates, or of a share of them on each GPU.
 #[derive(Debug)]
 struct Work {
-    spiir: Spiir,
-    finder: Finder,
+    shares: Vec<Share>,
     /// Largest number of samples per piece.
     piece: usize,
-    ratios: Memory,
     /// End of the zeros that follow the stream, once it has ended.
     end: Option<u64>,
+}
+
+/// Filters and peak search of consecutive templates of the bank, on one device.
+#[derive(Debug)]
+struct Share {
+    /// First template.
+    first: u32,
+    spiir: Spiir,
+    finder: Finder,
+    ratios: Memory,
+    /// Triggers that other shares have not decided yet, by sample, then template.
+    found: Vec<Trigger>,
 }
 
 /// Signal-to-noise ratios of a piece, axes template, time.
@@ -685,6 +695,7 @@ enum Memory {
 /// Input and ratios of a piece in device memory.
 #[derive(Debug)]
 struct OnDevice {
+    ordinal: usize,
     stream: Stream,
     uploads: UploadRing<f32>,
     z: Buffer<Complex<f32>>,
@@ -693,6 +704,7 @@ struct OnDevice {
 impl OnDevice {
     fn new(device: &Device, piece: usize, templates: usize) -> Result<Self> {
         Ok(Self {
+            ordinal: device.ordinal(),
             stream: device.stream()?,
             uploads: UploadRing::new(device, piece, SLOTS)?,
             z: device.buffer(templates.saturating_mul(piece))?,
@@ -700,75 +712,19 @@ impl OnDevice {
     }
 }
 
-impl Work {
-    /// Builds filters and peak search. On a GPU, ratios stay in its memory unless they are `shown` to an observer; the
-    /// peaks of shown ratios are searched on the host.
-    ///
-    /// # Errors
-    /// Errors of the steps; [`Error::Unavailable`](crate::Error::Unavailable) without memory for a short piece.
-    fn new(plan: Plan, search: trigger::Plan, backend: &Backend, shown: bool) -> Result<Self> {
-        let (ratio, templates) = (size_of::<Complex<f32>>(), plan.templates());
-        let spiir = Spiir::new(plan, backend)?;
-        let on_device = match backend {
-            Backend::Cuda(device, _) if !shown => Some(device),
-            _ => None,
-        };
-        let host = backend.on_host();
-        let finder = Finder::new(search, if on_device.is_some() { backend } else { &host })?;
-        let (bytes, longest) = match on_device {
-            Some(device) => (DEVICE_BYTES.min(device.free_bytes()? / PART), MAX_DEVICE_PIECE),
-            None => (HOST_BYTES, MAX_PIECE),
-        };
-        let piece = (bytes / ratio / templates).clamp(MIN_PIECE, longest);
-        let ratios = match on_device {
-            Some(device) => Memory::Device(Box::new(OnDevice::new(device, piece, templates)?)),
-            None => {
-                let what = "a piece of all templates' signal-to-noise ratios";
-                check_memory(what, templates.checked_mul(piece * ratio))?;
-                Memory::Host(vec![Complex::default(); templates * piece])
-            }
-        };
-        Ok(Self { spiir, finder, piece, ratios, end: None })
-    }
-
-    /// Returns the host memory.
-    fn need(&self) -> Need {
-        let (held, staged) = self.spiir.host_bytes();
-        let held = held + self.finder.held_bytes();
-        match self.ratios {
-            Memory::Host(_) => {
-                let ratios = self.spiir.plan().templates() * size_of::<Complex<f32>>();
-                Need { held, sample: ratios + staged }
-            }
-            Memory::Device(_) => {
-                Need { held: held + SLOTS * self.piece * size_of::<f32>(), sample: 0 }
-            }
-        }
-    }
-
-    /// Limits the samples per piece; call it before the first sample.
-    fn limit(&mut self, samples: usize) {
-        self.piece = self.piece.min(samples.max(1));
-        if let Memory::Host(z) = &mut self.ratios {
-            z.truncate(self.spiir.plan().templates() * self.piece);
-            z.shrink_to_fit();
-            self.spiir.limit(self.piece);
-        }
-    }
-
-    /// Filters whitened samples, at most one piece; returns the number of ratios they produce.
-    fn filter(&mut self, samples: &[f32]) -> Result<usize> {
+impl Share {
+    /// Filters whitened samples; returns the number of ratios they produce, in rows of `stride` elements.
+    fn filter(&mut self, samples: &[f32], stride: usize) -> Result<usize> {
         let times = samples.len();
-        check_length("samples of a piece", times.min(self.piece), times)?;
         match &mut self.ratios {
-            Memory::Host(z) => Ok(self.spiir.run(samples, z, self.piece)?.produced),
+            Memory::Host(z) => Ok(self.spiir.run(samples, z, stride)?.produced),
             Memory::Device(_) if times == 0 => Ok(0),
             Memory::Device(on_device) => {
-                let OnDevice { stream, uploads, z } = &mut **on_device;
+                let OnDevice { stream, uploads, z, .. } = &mut **on_device;
                 let fill = |host: &mut [f32]| host.copy_from_slice(samples);
                 let buffer = uploads.upload(times, stream, fill)?;
                 let input = DeviceSamples { buffer, first: 0, times };
-                let output = DeviceOutput { buffer: z, first: 0, stride: self.piece };
+                let output = DeviceOutput { buffer: z, first: 0, stride };
                 let produced = self.spiir.enqueue(input, output, stream)?.produced;
                 uploads.release(stream)?;
                 Ok(produced)
@@ -776,60 +732,232 @@ impl Work {
         }
     }
 
+    /// Searches the piece's first `valid.len()` ratios.
+    fn find(&mut self, valid: &[bool], stride: usize) -> Result<()> {
+        let times = valid.len();
+        let Self { finder, ratios, found, .. } = self;
+        match ratios {
+            Memory::Host(z) => finder.run(Ratios { z, stride, times }, valid, found),
+            Memory::Device(on_device) => {
+                let OnDevice { stream, z, .. } = &**on_device;
+                finder.enqueue(DeviceRatios { z, stride, times }, valid, found, stream)
+            }
+        }
+    }
+
+    /// Calls `work`, and numbers the triggers that it appends as in the bank. Errors name the device.
+    fn do_work<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = self.found.len();
+        let done = work(self);
+        self.found[before..].iter_mut().for_each(|trigger| trigger.template += self.first);
+        done.map_err(|error| match &self.ratios {
+            Memory::Device(on_device) => error.on_device(on_device.ordinal),
+            Memory::Host(_) => error,
+        })
+    }
+}
+
+impl Work {
+    /// Builds filters and peak search. On GPUs, which divide the templates, ratios stay in their memory unless they are
+    /// `shown` to an observer; the peaks of shown ratios are searched on the host, and one GPU filters.
+    ///
+    /// # Errors
+    /// Errors of the steps; [`Error::Unavailable`](crate::Error::Unavailable) without memory for a short piece.
+    fn new(plan: Plan, search: trigger::Plan, backend: &Backend, shown: bool) -> Result<Self> {
+        let backends = match backend {
+            Backend::Cuda(..) if !shown => backend.shares(),
+            _ => vec![backend.clone()],
+        };
+        let plans = plan.parts(backends.len());
+        let parts = plans.into_iter().zip(backends).collect();
+        let built = side_by_side(parts, |(plan, backend): (Plan, Backend)| {
+            let own = plan.range();
+            let host = backend.on_host();
+            let finder = if shown { &host } else { &backend };
+            let finder = Finder::new(search.part(own.clone()), finder)?;
+            Ok((own.start as u32, Spiir::new(plan, &backend)?, finder, backend))
+        })?;
+        let ratio = size_of::<Complex<f32>>();
+        let mut piece = usize::MAX;
+        for (_, spiir, _, backend) in &built {
+            let (bytes, longest) = match backend {
+                Backend::Cuda(device, _) if !shown => {
+                    (DEVICE_BYTES.min(device.free_bytes()? / PART), MAX_DEVICE_PIECE)
+                }
+                _ => (HOST_BYTES, MAX_PIECE),
+            };
+            let templates = spiir.plan().templates();
+            piece = piece.min((bytes / ratio / templates).clamp(MIN_PIECE, longest));
+        }
+        let mut shares = Vec::with_capacity(built.len());
+        for (first, spiir, finder, backend) in built {
+            let templates = spiir.plan().templates();
+            let ratios = match &backend {
+                Backend::Cuda(device, _) if !shown => {
+                    Memory::Device(Box::new(OnDevice::new(device, piece, templates)?))
+                }
+                _ => {
+                    let what = "a piece of all templates' signal-to-noise ratios";
+                    check_memory(what, templates.checked_mul(piece * ratio))?;
+                    Memory::Host(vec![Complex::default(); templates * piece])
+                }
+            };
+            shares.push(Share { first, spiir, finder, ratios, found: Vec::new() });
+        }
+        Ok(Self { shares, piece, end: None })
+    }
+
+    /// Returns the first share's filters, whose latency and samples are those of all.
+    fn spiir(&self) -> &Spiir {
+        &self.shares[0].spiir
+    }
+
+    /// Returns the first share's peak search, whose latency and samples are those of all.
+    fn finder(&self) -> &Finder {
+        &self.shares[0].finder
+    }
+
+    /// Returns the host memory.
+    fn need(&self) -> Need {
+        let mut need = Need::default();
+        for Share { spiir, finder, ratios, .. } in &self.shares {
+            let (held, staged) = spiir.host_bytes();
+            need.held += held + finder.held_bytes();
+            match ratios {
+                Memory::Host(_) => {
+                    need.sample += spiir.plan().templates() * size_of::<Complex<f32>>() + staged;
+                }
+                Memory::Device(_) => need.held += SLOTS * self.piece * size_of::<f32>(),
+            }
+        }
+        need
+    }
+
+    /// Limits the samples per piece; call it before the first sample.
+    fn limit(&mut self, samples: usize) {
+        self.piece = self.piece.min(samples.max(1));
+        for Share { spiir, ratios, .. } in &mut self.shares {
+            if let Memory::Host(z) = ratios {
+                z.truncate(spiir.plan().templates() * self.piece);
+                z.shrink_to_fit();
+                spiir.limit(self.piece);
+            }
+        }
+    }
+
+    /// Filters whitened samples, at most one piece; returns the number of ratios they produce.
+    fn filter(&mut self, samples: &[f32]) -> Result<usize> {
+        let times = samples.len();
+        check_length("samples of a piece", times.min(self.piece), times)?;
+        let mut produced = 0;
+        for share in &mut self.shares {
+            produced = share.do_work(|share| share.filter(samples, self.piece))?;
+        }
+        Ok(produced)
+    }
+
     /// Filters zeros after the stream's end; returns the number of ratios they produce, 0 at the end.
     fn filter_end(&mut self) -> Result<usize> {
-        if let Memory::Host(z) = &mut self.ratios {
-            return self.spiir.flush(z, self.piece);
+        let piece = self.piece;
+        if let [Share { spiir, ratios: Memory::Host(z), .. }] = &mut self.shares[..] {
+            return spiir.flush(z, piece);
         }
-        let latency = self.spiir.plan().latency() as u64;
-        let end = *self.end.get_or_insert(self.spiir.consumed() + latency);
+        let latency = self.spiir().plan().latency() as u64;
+        let end = *self.end.get_or_insert(self.shares[0].spiir.consumed() + latency);
         let mut produced = 0;
-        while produced == 0 && self.spiir.consumed() < end {
-            let left = end - self.spiir.consumed();
-            produced = self.filter(&vec![0.0; left.min(self.piece as u64) as usize])?;
+        while produced == 0 && self.spiir().consumed() < end {
+            let left = end - self.spiir().consumed();
+            produced = self.filter(&vec![0.0; left.min(piece as u64) as usize])?;
         }
         Ok(produced)
     }
 
     /// Returns the piece's first `times` ratios if the host has them.
     fn ratios(&self, times: usize) -> Option<Ratios<'_>> {
-        match &self.ratios {
+        match &self.shares[0].ratios {
             Memory::Host(z) => Some(Ratios { z, stride: self.piece, times }),
             Memory::Device(_) => None,
         }
     }
 
-    /// Searches the piece's first `valid.len()` ratios.
+    /// Searches the piece's first `valid.len()` ratios, and appends the triggers that are certain.
     fn find(&mut self, valid: &[bool], triggers: &mut Vec<Trigger>) -> Result<()> {
-        let (stride, times) = (self.piece, valid.len());
-        match &self.ratios {
-            Memory::Host(z) => self.finder.run(Ratios { z, stride, times }, valid, triggers),
-            Memory::Device(on_device) => {
-                let OnDevice { stream, z, .. } = &**on_device;
-                self.finder.enqueue(DeviceRatios { z, stride, times }, valid, triggers, stream)
-            }
+        let stride = self.piece;
+        for share in &mut self.shares {
+            share.do_work(|share| share.find(valid, stride))?;
+        }
+        self.take(triggers);
+        Ok(())
+    }
+
+    /// Waits for enqueued work, and appends the triggers that are certain.
+    fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        for share in &mut self.shares {
+            share.do_work(|share| share.finder.collect(&mut share.found))?;
+        }
+        self.take(triggers);
+        Ok(())
+    }
+
+    /// Ends the peak search, and appends its last triggers.
+    fn end_search(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        for share in &mut self.shares {
+            share.do_work(|share| share.finder.flush(&mut share.found))?;
+        }
+        self.take_before(u64::MAX, triggers);
+        Ok(())
+    }
+
+    /// Prepares the filters for the next stream; the peak search must have ended.
+    fn reset(&mut self) {
+        self.shares.iter_mut().for_each(|share| share.spiir.reset());
+    }
+
+    /// Appends the triggers of the samples that all shares have decided.
+    fn take(&mut self, triggers: &mut Vec<Trigger>) {
+        let certain = self.shares.iter().map(|share| share.finder.certain()).min();
+        self.take_before(certain.unwrap_or(0), triggers);
+    }
+
+    /// Appends the triggers before a sample, by sample, then by template.
+    fn take_before(&mut self, sample: u64, triggers: &mut Vec<Trigger>) {
+        let before = triggers.len();
+        for share in &mut self.shares {
+            let count = share.found.partition_point(|trigger| trigger.sample < sample);
+            triggers.extend(share.found.drain(..count));
+        }
+        if self.shares.len() > 1 {
+            triggers[before..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
         }
     }
 
     /// Saves the state of the stream; returns false for the reference backend, which cannot be saved. All final
     /// triggers must have been collected.
     fn save(&self, to: &mut Saving) -> Result<bool> {
-        let is_whole = self.spiir.save(to)?;
-        self.finder.save(to)?;
+        to.number(self.shares.len() as u64);
+        let mut is_whole = true;
+        for share in &self.shares {
+            is_whole &= share.spiir.save(to)?;
+            share.finder.save(to)?;
+        }
         Ok(is_whole)
     }
 
     /// Restores a state saved after this many samples were whitened and filtered.
     fn load(&mut self, from: &mut Saved<'_>, whitened: u64, filtered: u64) -> Result<()> {
-        self.spiir.load(from)?;
-        self.finder.load(from)?;
+        from.expect("devices", self.shares.len() as u64)?;
         self.end = None;
-        let found = (self.spiir.consumed(), self.finder.known());
-        if found == (whitened, filtered) {
-            return Ok(());
+        for share in &mut self.shares {
+            share.found.clear();
+            share.spiir.load(from)?;
+            share.finder.load(from)?;
+            let found = (share.spiir.consumed(), share.finder.known());
+            if found != (whitened, filtered) {
+                let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
+                return Err(from.fault("samples filtered", why));
+            }
         }
-        let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
-        Err(from.fault("samples filtered", why))
+        Ok(())
     }
 }
 

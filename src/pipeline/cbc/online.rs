@@ -13,10 +13,11 @@ use super::detector::{ChirpDetector, DetectorOptions, Latency, prefetch};
 use super::options::{SearchOptions, Spectrum};
 use super::ready::kept;
 use super::report::Whitened;
-use super::search::{check_same, side_by_side, windows};
+use super::search::{check_same, windows};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
+use crate::pipeline::run::side_by_side;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{
     BackgroundOptions, Change, Coincider, Event, OnlineBackground, Published, State, TimedTrigger,

@@ -16,7 +16,7 @@ use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::geometry::{INTERFEROMETERS, Interferometer};
-use crate::pipeline::run::Ending;
+use crate::pipeline::run::{Ending, side_by_side};
 use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrigger};
 use crate::spiir::trigger::Trigger;
@@ -472,24 +472,6 @@ fn describe(template: &BankTemplate) -> String {
             )
         },
     )
-}
-
-/// Calls `work` with each part, all at the same time.
-///
-/// # Errors
-/// Error of the first part that failed.
-pub(super) fn side_by_side<T: Send, R: Send>(
-    parts: Vec<T>,
-    work: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let work = &work;
-    let ended: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> =
-            parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
-        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
-    });
-    let ended = ended.into_iter();
-    ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
 }
 
 /// Searches all detectors, each on its own thread; returns false when the observer stopped the search.

@@ -207,7 +207,7 @@ impl Unit {
     }
 
     fn new(plan: &Plan, up: &Phases, lanes: usize, templates: Range<usize>) -> Self {
-        let own = &plan.options().templates[templates.clone()];
+        let own = &plan.own()[templates.clone()];
         let rate = |level: usize| {
             let deep = |template: &Template| template.halvings() as usize;
             let reached = own.iter().enumerate().filter(|(_, template)| deep(template) >= level);

@@ -97,7 +97,9 @@ impl Bank {
             shared_bytes: properties.shared_bytes,
             piece: PIECE,
         };
-        let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
+        let first = plan.range().start;
+        let row = |level: usize, template: usize| levels.row(level, template - first);
+        let packed = Packed::new(plan, &limits, &row, threads);
         check_memory(device, &levels, &packed)?;
         let piece = tuned_piece(&packed, device);
         let sources = [kernels::filters(packed.threads, &packed.shapes), kernels::resample()];
@@ -398,7 +400,7 @@ impl Levels {
     /// back.
     fn new(plan: &Plan, piece: usize, reach: usize) -> Result<Self> {
         let resampler = &plan.options().resampler;
-        let templates = &plan.options().templates;
+        let templates = plan.own();
         let mut levels = Self {
             table: Vec::new(),
             inputs: 0,

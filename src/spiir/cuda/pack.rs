@@ -17,8 +17,8 @@ const UNIT_PARTNERS: usize = 8;
 /// Filters of one template at one rate: short memories before long ones, each in order of delay.
 #[derive(Debug)]
 struct Row<'a> {
-    /// Row of its sums.
-    row: usize,
+    /// Place of the template in the bank.
+    template: usize,
     taps: Vec<Tap<'a>>,
     lanes: usize,
 }
@@ -51,7 +51,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Builds the tables of a plan; `row` maps a level and a template to the row of sums.
+    /// Builds the tables of a plan; `row` maps a level and a template's place in the bank to the row of sums. Lanes,
+    /// parts and blocks are those of all the bank's templates, so that parts of a plan sum in the same order as all of it.
     pub(super) fn new(
         plan: &Plan,
         limits: &Limits,
@@ -59,17 +60,24 @@ impl Packed {
         threads: &Threads,
     ) -> Self {
         let levels: Vec<Vec<Row<'_>>> =
-            (0..plan.levels()).map(|level| rows(plan, level, limits, row)).collect();
+            (0..plan.levels()).map(|level| rows(plan, level, limits)).collect();
         let warps = warps(&levels);
         let parts = (busy_warps(limits) / 2.0 / warps).floor().clamp(1.0, MAX_PARTS) as usize;
         let block = block(warps * parts as f64, limits);
         let mut units = Vec::new();
         for (level, mut rows) in levels.into_iter().enumerate() {
-            rows.sort_by_key(|row| (row.lanes, std::cmp::Reverse(row.taps.len())));
-            for alike in rows.chunk_by(|a, b| a.lanes == b.lanes) {
-                let templates = block / alike[0].lanes;
-                let alike = ordered(alike, templates, level, limits);
-                units.extend(alike.chunks(templates).map(|some| unit(level, some, block, limits)));
+            for group in plan.groups() {
+                let place = |end: usize| rows.partition_point(|row| row.template < end);
+                let own = place(group.start)..place(group.end);
+                let rows = &mut rows[own];
+                rows.sort_by_key(|row| (row.lanes, std::cmp::Reverse(row.taps.len())));
+                for alike in rows.chunk_by(|a, b| a.lanes == b.lanes) {
+                    let templates = block / alike[0].lanes;
+                    let alike = ordered(alike, templates, level, limits);
+                    for some in alike.chunks(templates) {
+                        units.push(unit(level, some, block, limits, row));
+                    }
+                }
             }
         }
         units.sort_by(|a, b| b.cost.total_cmp(&a.cost));
@@ -123,13 +131,8 @@ impl Packed {
     }
 }
 
-/// Returns the branches of a level, each with its best number of lanes.
-fn rows<'a>(
-    plan: &'a Plan,
-    level: usize,
-    limits: &Limits,
-    row: &dyn Fn(usize, usize) -> usize,
-) -> Vec<Row<'a>> {
+/// Returns the branches that all the bank's templates have at a level, each with its best number of lanes.
+fn rows<'a>(plan: &'a Plan, level: usize, limits: &Limits) -> Vec<Row<'a>> {
     let here = |branch: &&Branch| branch.halvings as usize == level && !branch.filters.is_empty();
     let tap = |filter: &'a Filter| Tap {
         filter,
@@ -144,7 +147,7 @@ fn rows<'a>(
         .map(|(at, branch)| {
             let mut taps: Vec<Tap<'_>> = branch.filters.iter().map(tap).collect();
             taps.sort_by_key(|tap| (tap.long, tap.back));
-            Row { row: row(level, at), taps, lanes: 0 }
+            Row { template: at, taps, lanes: 0 }
         })
         .collect();
     let templates = rows.len();
@@ -206,8 +209,14 @@ fn ordered<'b, 'a>(
     groups.order().into_iter().map(|at| &rows[at]).collect()
 }
 
-/// Builds a unit of these rows; consecutive rows share a warp.
-fn unit<'a>(level: usize, rows: &[&Row<'a>], block: usize, limits: &Limits) -> Unit<'a> {
+/// Builds a unit of these rows, of which `row` returns the rows of sums; consecutive rows share a warp.
+fn unit<'a>(
+    level: usize,
+    rows: &[&Row<'a>],
+    block: usize,
+    limits: &Limits,
+    row: &dyn Fn(usize, usize) -> usize,
+) -> Unit<'a> {
     let lanes = rows[0].lanes;
     let taps: Vec<&[Tap<'a>]> = rows.iter().map(|row| &row.taps[..]).collect();
     let mut passes = passes(&taps, lanes, level, limits);
@@ -217,7 +226,8 @@ fn unit<'a>(level: usize, rows: &[&Row<'a>], block: usize, limits: &Limits) -> U
     groups.even(0..rows.len(), UNIT_PARTNERS);
     let order = groups.order();
     passes.iter_mut().for_each(|pass| pass.reorder(&order));
-    let mut own: Vec<i32> = order.into_iter().map(|at| rows[at].row as i32).collect();
+    let mut own: Vec<i32> =
+        order.into_iter().map(|at| row(level, rows[at].template) as i32).collect();
     own.resize(block / lanes, -1);
     let cost = passes.iter().map(Pass::cost).sum::<f64>() / f64::from(1 << level);
     Unit { level, lanes, rows: own, passes, cost }

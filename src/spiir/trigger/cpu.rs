@@ -97,6 +97,10 @@ impl Engine {
         self.known
     }
 
+    pub(super) fn certain(&self) -> u64 {
+        self.decided
+    }
+
     pub(super) fn run(
         &mut self,
         plan: &Plan,

@@ -282,6 +282,10 @@ impl Engine {
         self.known
     }
 
+    pub(super) fn certain(&self) -> u64 {
+        self.gate.decided().min(self.collected)
+    }
+
     pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
         if self.collected < self.decided {
             return Err(Error::Unavailable {

@@ -205,6 +205,14 @@ impl Finder {
         }
     }
 
+    /// Returns the number of samples whose triggers have all been appended.
+    pub(crate) fn certain(&self) -> u64 {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.certain(),
+            Engine::Cuda(engine) => engine.certain(),
+        }
+    }
+
     /// Saves the stream's state. All certain triggers must have been [collected](Self::collect) before.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Options of the peak search, their checks and derived sizes; its input, and triggers with their ranking.
 
+use std::ops::Range;
+
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
@@ -237,6 +239,11 @@ impl Plan {
         let back = window.max(reach(half));
         let latency = back.max(pad);
         Ok(Self { options, autocorrelations, half, window, pad, back, latency })
+    }
+
+    /// Returns the search of some of the templates, with the latency of this one; its triggers number them from 0.
+    pub fn part(&self, templates: Range<usize>) -> Self {
+        Self { autocorrelations: self.autocorrelations[templates].to_vec(), ..self.clone() }
     }
 
     /// Returns the options.

@@ -35,7 +35,7 @@ use view::{EventCounts, Views};
 use super::announce::Alerts;
 use super::background::{self, BackgroundFile, BackgroundRow, RatedRow};
 use super::search::event_row;
-use crate::common::{self, Common, tell_notes};
+use crate::common::{self, Common, Gpus, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Existing, Folder, Writing};
 use crate::plots::short;
@@ -77,8 +77,8 @@ pub(crate) fn run(
     };
     let rows: usize = inputs.iter().map(waveforms).sum();
     let ratios = rows as u64 * u64::from(rate_hz) * CHOSEN_S;
-    let chosen = || common.backend_for(common::Work::on_ratios(ratios));
-    let backend = common.asked_backend()?.map_or_else(chosen, Ok)?;
+    let chosen = || common.backend_for(common::Work::on_ratios(ratios), Gpus::Several);
+    let backend = common.asked_backend(Gpus::Several)?.map_or_else(chosen, Ok)?;
     // Filters and kernels are there before the first frame.
     let mut search = OnlineSearch::new(inputs, rate_hz, &search_options(whitening), &backend)?;
     if !common.quiet {

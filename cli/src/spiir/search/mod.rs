@@ -26,7 +26,7 @@ use sidereal::{Error, Result};
 
 use super::inputs::{self, Banks, Whiten};
 use super::templates::{self as options, Design, Placement};
-use crate::common::{self, Common, tell_notes};
+use crate::common::{self, Common, Gpus, tell_notes};
 use crate::interrupt::Exit;
 use crate::numbers::within;
 use crate::output::{Contents, Existing, Folder, JOURNAL, Writing as WritingFolder};
@@ -299,7 +299,7 @@ impl<'a> Work<'a> {
         if !arguments.bank.is_empty() {
             arguments.whitening.check_bank()?;
         }
-        let asked = common.asked_backend()?;
+        let asked = common.asked_backend(Gpus::Several)?;
         let recordings = arguments.strain.open()?;
         arguments.whitening.warn_of_learning(&recordings, common);
         let (rate_hz, length_s) = recordings
@@ -307,7 +307,8 @@ impl<'a> Work<'a> {
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
         let whitening = arguments.whitening.whitening(rate_hz, length_s, common.memory)?;
         let inputs = arguments.inputs(recordings, &whitening, common)?;
-        let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
+        let chosen =
+            || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)), Gpus::Several);
         let backend = asked.map_or_else(chosen, Ok)?;
         if let Some(folder) = before {
             RunJournal::new(folder.file(""), arguments.identity(&backend)?)
