@@ -78,6 +78,7 @@ pub struct Arguments {
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
     Chains(chains::Arguments),
+    Scale(chains::scale::Arguments),
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
@@ -114,6 +115,7 @@ impl Arguments {
     pub fn outputs(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let (one, other) = match &mut self.command {
             Command::Chains(one) => (&mut one.csv, None),
+            Command::Scale(one) => (&mut one.csv, None),
             Command::Channelize(one) => (&mut one.csv, None),
             Command::Correlate(one) => (&mut one.csv, None),
             Command::Dedisperse(one) => (&mut one.csv, None),
@@ -158,6 +160,7 @@ impl Arguments {
         };
         match &self.command {
             Command::Chains(arguments) => chains::run(arguments, session),
+            Command::Scale(arguments) => chains::scale::run(arguments, session),
             Command::Channelize(arguments) => channelize::run(arguments, session),
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),

@@ -484,8 +484,8 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
 
 /// Opens GPUs that have precompiled kernels or for which some can be compiled: the first, with the others as its peers.
 fn opened(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
-    let open = |ordinal: &usize| cuda::Device::open(*ordinal).map(|own| own.with_host_level(level));
-    let mut devices = ordinals.iter().map(open).collect::<Result<Vec<_>>>()?.into_iter();
+    let devices = cuda::Device::open_each(ordinals)?.into_iter();
+    let mut devices = devices.map(|device| device.with_host_level(level));
     cuda::kernels_at_hand()?;
     let first =
         devices.next().ok_or_else(|| Error::parameter("--device", "cuda", "it names no GPU"))?;

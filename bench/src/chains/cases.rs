@@ -38,6 +38,9 @@ pub(crate) enum Size {
     Full,
     /// The same, and a search of 16.8 GB.
     Large,
+    /// Gigabytes, and so many templates that GPUs divide them.
+    #[value(skip)]
+    Scale,
 }
 
 /// Sizes of the recordings.
@@ -80,7 +83,25 @@ impl Sizes {
             coherent_blocks: 60,
             array: Array { antennas: 64, times: 20_000_000 },
             strain_s: 1024,
-            templates: 1024,
+            templates: if size == Size::Scale { 4096 } else { 1024 },
+        }
+    }
+}
+
+impl Sizes {
+    /// Returns sizes with `factor` times the data: longer recordings, and more templates.
+    pub(super) fn times(self, factor: u64) -> Self {
+        let longer = |one: Filterbank| Filterbank { bursts: factor * one.bursts, ..one };
+        Self {
+            search: longer(self.search),
+            long: self.long.map(longer),
+            short: longer(self.short),
+            series: longer(self.series),
+            blocks: factor * self.blocks,
+            coherent_blocks: factor * self.coherent_blocks,
+            array: Array { times: factor * self.array.times, ..self.array },
+            templates: factor as usize * self.templates,
+            ..self
         }
     }
 }

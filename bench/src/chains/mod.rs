@@ -4,6 +4,7 @@ mod cases;
 mod child;
 mod inputs;
 mod roofs;
+pub(crate) mod scale;
 mod table;
 
 use std::path::{Path, PathBuf};

@@ -37,6 +37,33 @@ fn chains_are_measured_and_leave_nothing() {
 }
 
 #[test]
+fn verbs_are_measured_on_several_threads() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words =
+        "bench scale --quick --verbs correlate --device cpu --numbers 1,2 --folder . --csv t.csv";
+    let rows = json(folder, words);
+    let rows = rows.as_array().unwrap();
+    let of = |name: &str| -> Vec<serde_json::Value> {
+        rows.iter().map(|row| row[name].clone()).collect()
+    };
+    assert_eq!(of("number"), [1, 2]);
+    assert_eq!(of("same_products"), [().into(), serde_json::Value::from(true)]);
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        assert!(number("wall_s") > 0.0 && number("speed_up") > 0.0, "{row}");
+        let ratio = number("efficiency") * number("number") / number("speed_up");
+        assert!((ratio - 1.0).abs() < 1e-9, "{row}");
+    }
+    let grown = json(folder, &format!("{words} --weak"));
+    let cases: Vec<&str> =
+        grown.as_array().unwrap().iter().map(|row| row["case"].as_str().unwrap()).collect();
+    assert_eq!(cases, ["correlate, 8 antennas, 34 MB", "correlate, 8 antennas, 67 MB"]);
+    assert!(entries(folder).iter().eq(["t.csv"]));
+    assert_eq!(fs::read_to_string(folder.join("t.csv")).unwrap().lines().count(), 3);
+}
+
+#[test]
 fn inputs_of_chains_are_made_for_use_by_hand() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path();

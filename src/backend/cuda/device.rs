@@ -88,6 +88,22 @@ impl Device {
         })
     }
 
+    /// Opens several devices at the same time, since each takes some tenths of a second.
+    ///
+    /// # Errors
+    /// As [`Device::open`], of the first device that cannot be opened.
+    pub fn open_each(ordinals: &[usize]) -> Result<Vec<Self>> {
+        std::thread::scope(|scope| {
+            let open = |ordinal: &usize| {
+                let ordinal = *ordinal;
+                scope.spawn(move || Self::open(ordinal))
+            };
+            let opening: Vec<_> = ordinals.iter().map(open).collect();
+            let ended = opening.into_iter().map(std::thread::ScopedJoinHandle::join);
+            ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    }
+
     fn open_started(ordinal: usize) -> Result<Self> {
         let count = Self::count()?;
         if ordinal >= count {

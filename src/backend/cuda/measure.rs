@@ -148,6 +148,24 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     Ok(best)
 }
 
+/// Measures copies of `bytes` bytes from one device to another; returns the best of ten in bytes a second.
+///
+/// # Errors
+/// [`Error::Unavailable`] without memory; [`Error::Device`] if the driver fails.
+pub fn peer_transfer(from: &Device, to: &Device, bytes: usize) -> Result<f64> {
+    let to = to.clone().with_peers(vec![from.clone()])?;
+    let (source, mut sink) = (from.buffer::<u8>(bytes)?, to.buffer::<u8>(bytes)?);
+    let stream = to.stream()?;
+    let mut best = 0.0_f64;
+    for _ in 0..10 {
+        let began = Instant::now();
+        stream.copy_from_peer(&source, 0..bytes, &mut sink)?;
+        stream.synchronize()?;
+        best = best.max(bytes as f64 / began.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
 /// Returns the median of sorted values.
 pub fn median(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)

@@ -1,0 +1,495 @@
+//! `bench scale`: whole verbs on 1, 2, 4 and more GPUs or threads, with the same data or with data that grow with them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use sidereal::backend::Backend;
+use sidereal::backend::cuda::measure;
+use sidereal::backend::threads::Threads;
+use sidereal::trace::Work;
+use sidereal::{Error, Result};
+
+use super::cases::{Chain, Size, Sizes, Verb};
+use super::child::{Runs, Shares, remove, trace_in};
+use super::inputs::Maker;
+use super::{file_system, place};
+use crate::runner::{Csv, Document, Session, say};
+
+/// Measure whole verbs on several GPUs, or on several threads of a CPU.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Verbs to measure [default: search, correlate and spiir].
+    #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
+    verbs: Vec<Verb>,
+    /// Numbers of GPUs, or of threads of a CPU [default: 1, 2, 4 and so on, as many as there are].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    numbers: Vec<u16>,
+    /// Let the data grow with the number of GPUs or threads: the time should stay the same.
+    #[arg(long)]
+    weak: bool,
+    /// Measure small data once, to test that everything works: the rates mean nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Measure only cases whose name contains this text.
+    #[arg(long)]
+    only: Option<String>,
+    /// Folder for inputs and products, which are deleted at the end [default: as of `bench chains`].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Runs of each case, of which the median counts [default: 3, with --quick 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    runs: Option<u16>,
+    /// Also write the table to this CSV file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+}
+
+/// Verbs that divide their work among GPUs.
+const VERBS: [Verb; 3] = [Verb::Search, Verb::Correlate, Verb::Spiir];
+
+/// Bytes of a copy between GPUs, and of one of a quick run.
+const PEER_BYTES: usize = 1 << 30;
+const QUICK_PEER_BYTES: usize = 1 << 20;
+
+const ABOUT: &str = "\
+Whole runs of the command line, from the start of the program to its end, on several GPUs or threads: the median in
+seconds. Speed-up: the time on the first number of them over this time. With --weak the data grow with the
+number, and the speed-up is multiplied by it. Efficiency: the speed-up over the ratio of the numbers. Then the
+seconds in which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way,
+from the time stamps of another run. Kernel speed-up: that of the seconds of kernels. Same: whether the products
+have the bytes of the first number of GPUs or threads.";
+
+const HEADER: [&str; 10] = [
+    "number",
+    "wall",
+    "speed-up",
+    "efficiency",
+    "start-up",
+    "kernels",
+    "k speed-up",
+    "copies",
+    "read",
+    "compute",
+];
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
+    session.check(0.0)?;
+    let numbers = arguments.numbers(&session.backend)?;
+    let verbs = if arguments.verbs.is_empty() { &VERBS[..] } else { &arguments.verbs };
+    let most = if arguments.weak { numbers.iter().copied().max().unwrap_or(1) } else { 1 };
+    let sizes = |factor: usize| {
+        let size = if arguments.quick { Size::Quick } else { Size::Scale };
+        Sizes::of(size).times(factor as u64)
+    };
+    let need = verbs.iter().map(|verb| 2 * verb.need(&sizes(most))).max().unwrap_or(0);
+    let place = place(arguments.folder.as_deref(), need)?;
+    let home = tempfile::Builder::new().prefix("sidereal-scale-").tempdir_in(&place);
+    let home = home.map_err(|error| Error::io(&place, error))?;
+    let _held = session.caller.hold(home.path());
+    let threads = Threads::new(session.threads);
+    let maker = Maker { threads: &threads, caller: session.caller };
+    if session.talks() {
+        say(ABOUT)?;
+        let (folder, system) = (place.display(), file_system(&place));
+        say(&format!("In {folder} ({system}), on {}.", session.backend.name()))?;
+        if let Some(rate) = peer_rate(&session.backend, arguments.quick)? {
+            say(&format!("Copy from the first GPU to the second: {:.1} GB/s.", rate * 1e-9))?;
+        }
+        say(&line("case", &HEADER.map(str::to_owned), "same"))?;
+    }
+    let bench = Bench { arguments, session, home: home.path(), is_gpu: session.backend.is_gpu() };
+    // Factors of the data, each with the numbers that are measured on these data.
+    let data: Vec<(usize, Vec<usize>)> = match arguments.weak {
+        true => numbers.iter().map(|number| (*number, vec![*number])).collect(),
+        false => vec![(1, numbers)],
+    };
+    let (inputs, kept) = (home.path().join("inputs"), home.path().join("first"));
+    let mut rows: Vec<Row> = Vec::new();
+    for verb in verbs {
+        let mut firsts: Vec<Option<Row>> = Vec::new();
+        for (factor, numbers) in &data {
+            std::fs::create_dir_all(&inputs).map_err(|error| Error::io(&inputs, error))?;
+            let chains = verb.make(&sizes(*factor), &inputs, &maker)?;
+            let chains = scaled(chains, if arguments.quick { QUICK_DENSE } else { DENSE });
+            firsts.resize(chains.len(), None);
+            for (chain, first) in chains.iter().zip(&mut firsts) {
+                if arguments.only.as_deref().is_some_and(|part| !chain.name.contains(part)) {
+                    continue;
+                }
+                remove(&kept)?;
+                for &number in numbers {
+                    let row = bench.measure(chain, number, first.as_ref(), &kept)?;
+                    if session.talks() {
+                        say(&row.line())?;
+                    }
+                    if first.is_none() {
+                        *first = Some(row.clone());
+                    }
+                    rows.push(row);
+                    bench.write_csv(&rows)?;
+                }
+            }
+            remove(&inputs)?;
+        }
+    }
+    if session.json {
+        let lines = rows.iter().map(|row| {
+            let cells = row.cells().into_iter().map(|(name, cell)| (name.to_owned(), cell));
+            Value::Object(cells.collect())
+        });
+        session.caller.print(&Document::Lines(lines.collect()))?;
+    }
+    match rows.iter().find(|row| row.is_same == Some(false)) {
+        Some(row) => Err(Error::Unavailable {
+            what: format!("the products of {} on {}", row.case, row.number),
+            why: "they differ from those of the first number".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Options of a search whose kernels outweigh all else: 25001 trials, and fewer of a quick run.
+const DENSE: &str = "--dm-max 1000 --dm-step 0.04";
+const QUICK_DENSE: &str = "--dm-max 1000 --dm-step 4";
+
+/// Returns the chains that are measured: without short ones and those with pictures, with a dense plan for each search, and
+/// with the same products in every run.
+fn scaled(chains: Vec<Chain>, dense: &str) -> Vec<Chain> {
+    let mut found = Vec::new();
+    for mut chain in chains {
+        if chain.name.ends_with(", pictures") || chain.name.ends_with(", a few seconds") {
+            continue;
+        }
+        chain.words.push("--reproducible".to_owned());
+        if chain.words[0] == "search" {
+            let mut other = chain.clone();
+            other.name = format!("{}, dense plan", chain.name);
+            other.words.extend(dense.split_whitespace().map(str::to_owned));
+            found.extend([chain, other]);
+        } else {
+            found.push(chain);
+        }
+    }
+    found
+}
+
+impl Arguments {
+    /// Returns the numbers of GPUs or threads.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more GPUs than there are.
+    fn numbers(&self, backend: &Backend) -> Result<Vec<usize>> {
+        let most = match backend {
+            Backend::Cuda(..) => sidereal::backend::cuda::Device::count()?,
+            _ => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        if self.numbers.is_empty() {
+            let doubled = std::iter::successors(Some(1_usize), |number| Some(2 * number));
+            return Ok(doubled.take_while(|number| *number <= most).collect());
+        }
+        let numbers: Vec<usize> = self.numbers.iter().map(|number| usize::from(*number)).collect();
+        match numbers.iter().find(|number| backend.is_gpu() && **number > most) {
+            Some(number) => {
+                let rule = format!("this machine has {most} GPUs");
+                Err(Error::parameter("--numbers", *number, rule))
+            }
+            None => Ok(numbers),
+        }
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.map_or(if self.quick { 1 } else { 3 }, usize::from)
+    }
+}
+
+/// Measures copies from the first GPU to the second, in bytes a second; `None` if there is no second.
+fn peer_rate(backend: &Backend, quick: bool) -> Result<Option<f64>> {
+    let Backend::Cuda(device, _) = backend else { return Ok(None) };
+    let bytes = if quick { QUICK_PEER_BYTES } else { PEER_BYTES };
+    let all = sidereal::backend::cuda::Device::all();
+    let other = all.into_iter().find(|other| other.ordinal() != device.ordinal());
+    other.map(|other| measure::peer_transfer(device, &other, bytes)).transpose()
+}
+
+/// Measurement in progress.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    session: &'a Session<'a>,
+    home: &'a Path,
+    is_gpu: bool,
+}
+
+impl Bench<'_> {
+    /// Measures a chain on a number of GPUs or threads; the products of the first number are kept in `kept`, with which
+    /// later ones are compared.
+    fn measure(
+        &self,
+        chain: &Chain,
+        number: usize,
+        first: Option<&Row>,
+        kept: &Path,
+    ) -> Result<Row> {
+        let session = self.session;
+        let ordinals: Vec<String> = (0..number).map(|ordinal| ordinal.to_string()).collect();
+        let (device, threads) = match self.is_gpu {
+            true => (format!("cuda:{}", ordinals.join(",")), session.threads),
+            false => ("cpu".to_owned(), number),
+        };
+        let (products, cache) = (self.home.join("products"), self.home.join("cache"));
+        let runs = Runs { chain, device, threads, piped: false, products, cache, cold: false };
+        let trace = trace_in(self.home);
+        if self.is_gpu {
+            // Fills the cache of kernels.
+            runs.once(None, session.caller)?;
+        }
+        runs.once(Some(&trace), session.caller)?;
+        let shares = Shares::read(&trace)?;
+        for later in &chain.kept {
+            let from = runs.products.join(&later.from);
+            std::fs::rename(&from, &later.to).map_err(|error| Error::io(&from, error))?;
+        }
+        let is_same = match first {
+            _ if self.arguments.weak => None,
+            Some(_) => Some(same_files(&runs.products, kept)?),
+            None => {
+                let moved = std::fs::rename(&runs.products, kept);
+                moved.map_err(|error| Error::io(kept, error))?;
+                None
+            }
+        };
+        let mut wall_s = Vec::new();
+        for _ in 0..self.arguments.runs() {
+            wall_s.push(runs.once(None, session.caller)?.wall_s);
+        }
+        remove(&runs.products)?;
+        wall_s.sort_by(f64::total_cmp);
+        let row = Row {
+            case: chain.name.clone(),
+            number,
+            start_up_s: shares.start_up_s.unwrap_or(0.0),
+            kernels_s: shares.busy_s(Work::Kernel),
+            copies_s: shares.busy_s(Work::ToDevice) + shares.busy_s(Work::FromDevice),
+            read_s: shares.busy_s(Work::Read),
+            compute_s: shares.busy_s(Work::Compute),
+            is_weak: self.arguments.weak,
+            is_same,
+            wall_s,
+            first: None,
+        };
+        Ok(row.relative_to(first))
+    }
+
+    fn write_csv(&self, rows: &[Row]) -> Result<()> {
+        let (Some(path), Some(first)) = (&self.arguments.csv, rows.first()) else { return Ok(()) };
+        let mut csv = Csv::new(first.cells().into_iter().map(|(name, _)| name));
+        for row in rows {
+            csv.line(row.cells().into_iter().map(|(_, cell)| match cell {
+                Value::Null => String::new(),
+                Value::String(text) => Csv::text(&text),
+                Value::Number(number) if number.is_f64() => {
+                    format!("{:.4}", number.as_f64().unwrap_or(f64::NAN))
+                }
+                other => other.to_string(),
+            }));
+        }
+        csv.write(path)
+    }
+}
+
+/// Measured chain on a number of GPUs or threads.
+#[derive(Clone, Debug)]
+struct Row {
+    case: String,
+    number: usize,
+    /// Wall times in ascending order.
+    wall_s: Vec<f64>,
+    start_up_s: f64,
+    kernels_s: f64,
+    copies_s: f64,
+    read_s: f64,
+    compute_s: f64,
+    is_weak: bool,
+    /// Whether the products are those of the first number; `None` if this is the first, or if the data differ.
+    is_same: Option<bool>,
+    first: Option<First>,
+}
+
+/// Number, median wall time and seconds of kernels of the first measurement of a chain.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    number: usize,
+    wall_s: f64,
+    kernels_s: f64,
+}
+
+impl Row {
+    fn relative_to(self, first: Option<&Self>) -> Self {
+        let of = |row: &Self| First {
+            number: row.number,
+            wall_s: row.median_s(),
+            kernels_s: row.kernels_s,
+        };
+        let first = Some(of(first.unwrap_or(&self)));
+        Self { first, ..self }
+    }
+
+    fn median_s(&self) -> f64 {
+        measure::median(&self.wall_s)
+    }
+
+    /// Returns the speed-up of the wall time, its part of the ideal one, and the speed-up of the kernels.
+    fn speed_ups(&self) -> [f64; 3] {
+        let Some(First { number, wall_s, kernels_s }) = self.first else { return [1.0; 3] };
+        let ideal = self.number as f64 / number as f64;
+        let grown = if self.is_weak { ideal } else { 1.0 };
+        let wall = grown * wall_s / self.median_s();
+        let kernels = if self.kernels_s > 0.0 { grown * kernels_s / self.kernels_s } else { 0.0 };
+        [wall, wall / ideal, kernels]
+    }
+
+    fn cells(&self) -> Vec<(&'static str, Value)> {
+        let [wall, efficiency, kernels] = self.speed_ups();
+        vec![
+            ("bench", json!("scale")),
+            ("case", json!(self.case)),
+            ("number", json!(self.number)),
+            ("scaling", json!(if self.is_weak { "weak" } else { "strong" })),
+            ("runs", json!(self.wall_s.len())),
+            ("wall_s", json!(self.median_s())),
+            ("wall_min_s", json!(self.wall_s.first())),
+            ("wall_max_s", json!(self.wall_s.last())),
+            ("speed_up", json!(wall)),
+            ("efficiency", json!(efficiency)),
+            ("start_up_s", json!(self.start_up_s)),
+            ("kernels_s", json!(self.kernels_s)),
+            ("kernels_speed_up", json!(kernels)),
+            ("copies_s", json!(self.copies_s)),
+            ("read_s", json!(self.read_s)),
+            ("compute_s", json!(self.compute_s)),
+            ("same_products", json!(self.is_same)),
+        ]
+    }
+
+    fn line(&self) -> String {
+        let [wall, efficiency, kernels] = self.speed_ups();
+        let numbers = [
+            self.median_s(),
+            wall,
+            efficiency,
+            self.start_up_s,
+            self.kernels_s,
+            kernels,
+            self.copies_s,
+            self.read_s,
+            self.compute_s,
+        ];
+        let mut cells = numbers.map(|number| format!("{number:.3}")).to_vec();
+        cells.insert(0, self.number.to_string());
+        let same = match self.is_same {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "",
+        };
+        line(&self.case, &cells, same)
+    }
+}
+
+fn line(case: &str, cells: &[String], last: &str) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>11}")).collect();
+    format!("{case:<58}{cells}  {last}")
+}
+
+/// Extensions of the products' documents that name the device and times.
+const DOCUMENTS: [&str; 2] = ["json", "html"];
+
+/// Returns whether two folders have the same files with the same bytes, except for documents that name the device.
+fn same_files(a: &Path, b: &Path) -> Result<bool> {
+    let (own, other) = (files(a)?, files(b)?);
+    if own != other {
+        return Ok(false);
+    }
+    for name in own {
+        let read = |folder: &Path| {
+            let path = folder.join(&name);
+            std::fs::read(&path).map_err(|error| Error::io(&path, error))
+        };
+        if read(a)? != read(b)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the paths of a folder's files relative to it, in order, without documents that name the device.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(part) = open.pop() {
+        let path = folder.join(&part);
+        let io = |error| Error::io(&path, error);
+        for entry in std::fs::read_dir(&path).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = part.join(entry.file_name());
+            let is_document =
+                name.extension().is_some_and(|end| DOCUMENTS.iter().any(|one| end == *one));
+            if entry.file_type().map_err(io)?.is_dir() {
+                open.push(name);
+            } else if !is_document {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: usize, wall_s: f64, is_weak: bool) -> Row {
+        Row {
+            case: "a case".to_owned(),
+            number,
+            wall_s: vec![wall_s],
+            start_up_s: 0.5,
+            kernels_s: wall_s / 2.0,
+            copies_s: 0.1,
+            read_s: 0.2,
+            compute_s: 0.3,
+            is_weak,
+            is_same: None,
+            first: None,
+        }
+    }
+
+    #[test]
+    fn speed_ups_are_relative_to_the_first_number() {
+        let one = row(1, 10.0, false).relative_to(None);
+        assert_eq!(one.speed_ups(), [1.0, 1.0, 1.0]);
+        let four = row(4, 4.0, false).relative_to(Some(&one));
+        assert_eq!(four.speed_ups(), [2.5, 0.625, 2.5]);
+        let grown = row(4, 12.5, true).relative_to(Some(&row(1, 10.0, true)));
+        let [wall, efficiency, _] = grown.speed_ups();
+        assert!((wall - 3.2).abs() < 1e-12 && (efficiency - 0.8).abs() < 1e-12);
+    }
+
+    #[test]
+    fn products_are_compared_without_documents() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        for (place, device) in [(&a, "cuda:0"), (&b, "cuda:0,1")] {
+            std::fs::create_dir_all(place.join("x")).unwrap();
+            std::fs::write(place.join("x/list.csv"), "1,2\n").unwrap();
+            std::fs::write(place.join("run.json"), device).unwrap();
+        }
+        assert!(same_files(&a, &b).unwrap());
+        std::fs::write(b.join("x/list.csv"), "1,3\n").unwrap();
+        assert!(!same_files(&a, &b).unwrap());
+        std::fs::write(b.join("x/list.csv"), "1,2\n").unwrap();
+        std::fs::write(b.join("more.csv"), "").unwrap();
+        assert!(!same_files(&a, &b).unwrap());
+    }
+}
