@@ -88,17 +88,24 @@ fn check_apart(inputs: &[PathBuf], place: impl Fn(&Path) -> PathBuf) -> Result<(
 }
 
 /// Numbers of runs by their end.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ended {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    runs: usize,
     done: usize,
     failed: usize,
+    is_stopped: bool,
     /// Exit code of the failed ones if all have the same, else that of any failure.
     exit: Option<Exit>,
 }
 
 impl Ended {
+    /// Begins to count the ends of `runs` runs.
+    pub(crate) fn new(runs: usize) -> Self {
+        Self { runs, done: 0, failed: 0, is_stopped: false, exit: None }
+    }
+
     /// Counts a run by its exit code.
-    fn count(&mut self, exit: Exit) {
+    pub(crate) fn count(&mut self, exit: Exit) {
         match exit {
             Exit::Success => self.done += 1,
             failure => {
@@ -109,15 +116,45 @@ impl Ended {
         }
     }
 
+    /// Records that no further run begins because of a request to stop.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Returns the exit code of all runs.
+    pub(crate) fn exit(&self) -> Exit {
+        if self.is_stopped { Exit::Interrupted } else { self.exit.unwrap_or(Exit::Success) }
+    }
+
     /// Formats the last line.
-    fn text(self, inputs: usize) -> String {
-        let Self { done, failed, .. } = self;
-        let left = match inputs - done - failed {
+    pub(crate) fn text(&self) -> String {
+        let Self { runs, done, failed, .. } = self;
+        let left = match runs - done - failed {
             0 => String::new(),
             left => format!(", {left} not begun"),
         };
-        format!("{done} of {inputs} done, {failed} failed{left}")
+        format!("{done} of {runs} done, {failed} failed{left}")
     }
+}
+
+/// End of one of several runs.
+pub(crate) struct End {
+    pub(crate) exit: Exit,
+    /// Error that left no product; it has been reported.
+    pub(crate) error: Option<Error>,
+}
+
+/// Calls `run`, which is one of several of this process: its error or panic is reported and ends no other.
+pub(crate) fn isolated(common: &Common, run: impl FnOnce() -> Result<Exit>) -> End {
+    // Files that were unpacked for the input before are not needed any more.
+    unpack_with(unpacking(common));
+    let end = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(exit)) => End { exit, error: None },
+        Ok(Err(error)) => End { exit: errors::report(&error), error: Some(error) },
+        Err(_) => End { exit: errors::after_panic(), error: None },
+    };
+    interrupt::goes_on();
+    end
 }
 
 /// Calls `run` for each input, with options whose command line has that input alone; reports errors and goes on.
@@ -126,36 +163,28 @@ fn run_each(
     common: &Common,
     run: impl Fn(&Path, &Common) -> Result<Exit>,
 ) -> Exit {
-    let mut ended = Ended::default();
-    let mut is_stopped = false;
+    let mut ended = Ended::new(inputs.len());
     for (index, input) in inputs.iter().enumerate() {
         if interrupt::requested() {
-            is_stopped = true;
+            ended.stop();
             break;
         }
         if !common.quiet {
             note!("{} of {}: {}", index + 1, inputs.len(), input.display());
         }
-        // Files that were unpacked for the input before are not needed any more.
-        unpack_with(unpacking(common));
         let command_line = of_one(&common.command_line, input);
         let own = Common { command_line, is_batch: true, ..common.clone() };
-        let exit = match catch_unwind(AssertUnwindSafe(|| run(input, &own))) {
-            Ok(Ok(exit)) => exit,
-            Ok(Err(error)) => errors::report(&error),
-            Err(_) => errors::after_panic(),
-        };
-        interrupt::goes_on();
+        let exit = isolated(common, || run(input, &own)).exit;
         if exit == Exit::Interrupted {
-            is_stopped = true;
+            ended.stop();
             break;
         }
         ended.count(exit);
     }
     if !common.quiet || ended.failed > 0 {
-        note!("{}", ended.text(inputs.len()));
+        note!("{}", ended.text());
     }
-    if is_stopped { Exit::Interrupted } else { ended.exit.unwrap_or(Exit::Success) }
+    ended.exit()
 }
 
 /// Returns the command line of the run of one input, as its product records it.
@@ -172,15 +201,18 @@ mod tests {
 
     #[test]
     fn an_exit_code_is_that_of_all_failures() {
-        let mut ended = Ended::default();
+        let mut ended = Ended::new(5);
         ended.count(Exit::Success);
         ended.count(Exit::Damaged);
         ended.count(Exit::Damaged);
-        assert_eq!(ended.exit, Some(Exit::Damaged));
-        assert_eq!(ended.text(5), "1 of 5 done, 2 failed, 2 not begun");
+        assert_eq!(ended.exit(), Exit::Damaged);
+        assert_eq!(ended.text(), "1 of 5 done, 2 failed, 2 not begun");
         ended.count(Exit::WrongUse);
-        assert_eq!(ended.exit, Some(Exit::Failed));
-        assert_eq!(ended.text(4), "1 of 4 done, 3 failed");
+        assert_eq!(ended.exit(), Exit::Failed);
+        ended.count(Exit::Success);
+        assert_eq!(ended.text(), "2 of 5 done, 3 failed");
+        ended.stop();
+        assert_eq!(ended.exit(), Exit::Interrupted);
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl Work {
         Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01, read: 0.0 }
     }
 
+    /// Estimates the seconds of one core; `None` if the amount of data is unknown.
+    pub(crate) fn core_s(self) -> Option<f64> {
+        self.bytes.map(|bytes| bytes as f64 * 1e-9 * self.cpu)
+    }
+
     /// Estimates the run time on `threads` CPU threads, and on a GPU with the same threads; returns `None` if the amount of
     /// data is unknown.
     fn seconds(self, threads: usize) -> Option<Seconds> {

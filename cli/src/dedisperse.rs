@@ -47,7 +47,7 @@ use crate::{errors, flags, geometry, json, space};
     sidereal dedisperse observation.fil -o series --format dat --dm-min 26 --dm-max 27 --dm-step 0.1")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    recording: Recording,
+    pub(crate) recording: Recording,
     #[command(flatten)]
     destination: Destination,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SAMPLES", help_heading = "Output")]
     numout: Option<u64>,
     #[command(flatten)]
-    trials: DmArguments,
+    pub(crate) trials: DmArguments,
     #[command(flatten)]
     selection: Selection,
     /// Mask channels with outlying statistics, as search does.

@@ -22,6 +22,7 @@ mod gaps;
 mod geometry;
 mod info;
 mod interrupt;
+mod jobs;
 mod json;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
@@ -63,7 +64,7 @@ mod tune;
 mod voltage_arguments;
 mod watch;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -123,6 +124,9 @@ enum Verb {
     Simulate(simulate::Arguments),
     Spiir(spiir::Arguments),
     Rerun(rerun::Arguments),
+    PlanJobs(jobs::PlanArguments),
+    RunTask(jobs::RunArguments),
+    Merge(jobs::MergeArguments),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     Live(live::Arguments),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -146,6 +150,8 @@ impl Verb {
             Self::Completions(_) => Some("completions"),
             Self::Man(_) => Some("man"),
             Self::Plan(_) => Some("plan"),
+            Self::PlanJobs(_) => Some("plan-jobs"),
+            Self::Merge(_) => Some("merge"),
             Self::Convert(_) => Some("convert"),
             Self::Report(_) => Some("report"),
             Self::Simulate(_) => Some("simulate"),
@@ -159,6 +165,7 @@ impl Verb {
             Self::Live(_) => None,
             Self::Demo(_)
             | Self::Rerun(_)
+            | Self::RunTask(_)
             | Self::Search(_)
             | Self::Replot(_)
             | Self::Dedisperse(_)
@@ -178,6 +185,19 @@ fn full_command() -> Command {
 /// Returns the command line, each verb with a short help.
 fn command() -> Command {
     short_help::shortened(full_command())
+}
+
+/// Parses words, of which the first is the program's name, and records them as the command line.
+fn parse(
+    command: &mut Command,
+    words: &[impl AsRef<OsStr>],
+) -> std::result::Result<Arguments, clap::Error> {
+    let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
+    let matches = command.try_get_matches_from_mut(&words)?;
+    let mut arguments = Arguments::from_arg_matches(&matches)?;
+    let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    arguments.common.command_line = CommandLine::new(command, &matches, words);
+    Ok(arguments)
 }
 
 /// Runs a command line and returns its exit code.
@@ -200,12 +220,8 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
         return json::say(text.trim_end()).map_or_else(|error| errors::report(&error), Exit::from)
             as u8;
     }
-    let parsed = command.try_get_matches_from_mut(&expanded.words).and_then(|matches| {
-        let arguments = Arguments::from_arg_matches(&matches)?;
-        Ok((matches, arguments))
-    });
-    let (matches, mut arguments) = match parsed {
-        Ok(parsed) => parsed,
+    let mut arguments = match parse(&mut command, &expanded.words) {
+        Ok(arguments) => arguments,
         // 0 after help, 2 after wrong use.
         Err(error) => {
             let _ = error.print();
@@ -228,7 +244,7 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     }
     sidereal::io::unpack_with(unpacking(&arguments.common));
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
+    arguments.common.command_line.words = words.clone();
     arguments.common.program = program;
     let version = env!("CARGO_PKG_VERSION");
     say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
@@ -285,6 +301,9 @@ fn run_verb(arguments: &Arguments) -> Result<Exit> {
             None => live::run(arguments, common),
         },
         Verb::Rerun(arguments) => run_verb(&rerun::command_line(arguments, common)?),
+        Verb::PlanJobs(arguments) => jobs::plan_jobs(arguments, common).map(Exit::from),
+        Verb::Merge(arguments) => jobs::merge(arguments, common).map(Exit::from),
+        Verb::RunTask(arguments) => jobs::run_task(arguments, common),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, FromArgMatches};
+use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
 use sidereal::io::fetch_h5;
@@ -120,12 +120,9 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
         }
     }
     words.extend(positional);
-    let matches = command
-        .try_get_matches_from_mut(&words)
+    let mut again = crate::parse(&mut command, &words)
         .map_err(|error| refused(&document, &error.to_string()))?;
-    let mut again = crate::Arguments::from_arg_matches(&matches)
-        .map_err(|error| refused(&document, &error.to_string()))?;
-    let command_line = CommandLine::new(&command, &matches, words);
+    let command_line = again.common.command_line;
     tell(&recorded, &command_line, common.quiet);
     let simd = common.simd.clone().or(recorded.run.simd);
     again.common = Common { command_line, simd, ..common.clone() };

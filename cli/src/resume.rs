@@ -61,7 +61,7 @@ impl Resume {
             if let Some(left) = left()? {
                 return Ok((left, true));
             }
-            if !common.quiet {
+            if !common.quiet && !common.is_batch {
                 note!(
                     "no interrupted run left anything to continue; this run starts from the beginning."
                 );

@@ -11,8 +11,8 @@ use crate::provenance::Product;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::{alerts, live, ring, send};
 use crate::{
-    bench, channelize, convert, correlate, dedisperse, demo, info, json, plan, replot, search,
-    simulate, spiir,
+    bench, channelize, convert, correlate, dedisperse, demo, info, jobs, json, plan, replot,
+    search, simulate, spiir,
 };
 
 /// Name of a document, and function that makes its schema.
@@ -35,6 +35,11 @@ const DOCUMENTS: &[Entry] = &[
     ("convert", of::<convert::Document>),
     ("info", of::<info::Examined>),
     ("plan", of::<plan::Document>),
+    ("plan-jobs", of::<jobs::PlanDocument>),
+    ("task", line::<jobs::Task>),
+    ("task-failure", line::<jobs::Failure>),
+    ("task-status", of::<jobs::StatusDocument>),
+    ("merge", of::<jobs::MergeDocument>),
     ("demo", of::<demo::Document<'static>>),
     ("bench", of::<sidereal_bench::Line>),
     ("bench-table", of::<bench::TableDocument>),

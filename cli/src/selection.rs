@@ -380,14 +380,20 @@ impl Recording {
     pub(crate) fn stem(&self) -> String {
         // A process substitution has a number for a name (/dev/fd/63).
         let unnamed = self.is_stdin() || self.inputs[0].starts_with("/dev");
-        if unnamed {
-            return "stdin".to_owned();
-        }
-        let name = Path::new(self.inputs[0].file_name().unwrap_or_default());
-        let is_packed = name.extension().is_some_and(|end| end == "gz" || end == "zst");
-        let name = if is_packed { name.with_extension("") } else { name.to_path_buf() };
-        name.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        if unnamed { "stdin".to_owned() } else { stem_of(&self.inputs[0]) }
     }
+}
+
+/// Returns whether a file's name is that of a compressed one.
+pub(crate) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "gz" || end == "zst")
+}
+
+/// Returns the name of a file without folder and extension, and without that of compression.
+pub(crate) fn stem_of(path: &Path) -> String {
+    let name = Path::new(path.file_name().unwrap_or_default());
+    let name = if is_packed(name) { name.with_extension("") } else { name.to_path_buf() };
+    name.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Formats a path for messages.

@@ -292,7 +292,8 @@ def option_faults():
             if isinstance(part, Block):
                 if part.language not in ("sh", "ini", "text", ""):
                     continue
-                for command in part.text.replace("\\\n", " ").splitlines():
+                # plan-jobs takes the words of another command after --.
+                for command in part.text.replace("\\\n", " ").replace(" -- ", "\nsidereal ").splitlines():
                     words = re.search(r"(?:^\s*|/usr/bin/|\$\()sidereal ((?:[a-z][a-z-]* ?)+)(.*)", command)
                     if not words:
                         continue

@@ -3,8 +3,8 @@
 The environment lies in target/oracles/<hash of the pins>; its Python's path is written to
 target/oracles/python. Every client is installed by itself, so that one which fails leaves the others.
 A client that can't be installed is reported, and fails the run only if SIDEREAL_REQUIRE names
-`oracles`. wsclean and the schemas of GCN are no Python packages: wsclean.py and gcn_schema.py find them; Chromium and promtool are
-those of the system.
+`oracles`. wsclean and the schemas of GCN are no Python packages: wsclean.py and gcn_schema.py find them; Chromium, promtool and Slurm
+are those of the system.
 """
 
 import hashlib
@@ -108,6 +108,7 @@ def main():
     outcome |= {name: system_program(path, package) for name, path, package in (
         ("chromium", chromium.program(), "chromium"),
         ("promtool", shutil.which("promtool"), "prometheus"),
+        ("slurm", shutil.which("sbatch"), "slurm-wlm"),
     )}
     faults = 0
     for name, state in outcome.items():

@@ -99,7 +99,7 @@ const REMOVALS_PART: u64 = 32;
     sidereal search observation.fil.gz -o found --zero-dm")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    recording: Recording,
+    pub(crate) recording: Recording,
     #[command(flatten)]
     destination: Destination,
     #[command(flatten)]
@@ -109,7 +109,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     detection: Detection,
     #[command(flatten)]
-    trials: DmArguments,
+    pub(crate) trials: DmArguments,
     #[command(flatten)]
     selection: Selection,
     /// Keep channels with outlying statistics.

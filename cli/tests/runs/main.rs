@@ -7,4 +7,5 @@ mod common;
 mod endings;
 mod interrupted;
 mod interrupts;
+mod jobs;
 mod outputs;

@@ -1,0 +1,305 @@
+//! `sidereal merge`: one list of candidates, one report and one summary of the searches of many files.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sidereal::io::csv_cell;
+use sidereal::{Error, Result};
+
+use super::status::{Document as Status, Failure};
+use super::task::Tasks;
+use crate::common::Common;
+use crate::interrupt;
+use crate::json;
+use crate::output::{Contents, Existing, Folder, Writing};
+use crate::plots::plural;
+use crate::provenance::{Made, Product};
+use crate::report::add_to as add_report;
+use crate::say::warning;
+
+/// Document of a search.
+const DOCUMENT: &str = "summary.json";
+/// Files of the merged folder.
+const SUMMARY: &str = "merged.json";
+const LIST: &str = "candidates.csv";
+/// Lines of candidates, as the report reads them.
+const LINES: &str = "candidates.ndjson";
+/// Columns that the merged list has in addition to those of a search.
+const COLUMNS: &str = "product,beam";
+
+/// Merge the candidates of many searches into one list, one report and one summary.
+///
+/// Writes a folder with candidates.csv (FETCH's columns, the product and the beam), candidates.ndjson (all values of each candidate),
+/// report.html and merged.json, which names what is missing or failed. Tasks that are not done are an error unless --partial
+/// allows them.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal merge tasks.jsonl -o merged\n  \
+    sidereal merge monday.jsonl tuesday.jsonl -o week --partial\n  \
+    sidereal merge results/*_search -o merged")]
+pub(crate) struct Arguments {
+    /// Tasks that `plan-jobs` wrote, or folders of `search`.
+    #[arg(required = true, value_name = "TASKS|FOLDER")]
+    inputs: Vec<PathBuf>,
+    /// Folder to write.
+    #[arg(short, long, value_name = "DIR", default_value = "merged", help_heading = "Output")]
+    output: PathBuf,
+    /// Replace the folder if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+    /// Merge what is done, and name the tasks that failed or are missing.
+    #[arg(long)]
+    partial: bool,
+}
+
+/// Contents of the folder.
+const CONTENTS: Contents =
+    Contents { verb: "merge", documents: &[SUMMARY], writes: |_, name| writes(name) };
+
+fn writes(name: &str) -> bool {
+    [SUMMARY, LIST, LINES, crate::report::NAME].contains(&name)
+}
+
+/// Contents of merged.json.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
+    /// Whether every task is done.
+    complete: bool,
+    /// Number of candidates.
+    candidates: usize,
+    /// Searches, in the order of the list.
+    products: Vec<Merged>,
+    /// Tasks that are not done, by the file that lists them.
+    undone: Vec<Undone>,
+}
+
+/// Search that was merged.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Merged {
+    product: PathBuf,
+    /// Its first input.
+    file: Option<String>,
+    /// Number of the beam, if the header has one.
+    beam: Option<u64>,
+    candidates: usize,
+    /// Whether its recording was searched to its end.
+    complete: bool,
+}
+
+/// Tasks of a file that are not done.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Undone {
+    tasks: PathBuf,
+    failed: Vec<Failure>,
+    /// Numbers of the tasks that were not begun, are running or were killed.
+    missing: Vec<usize>,
+}
+
+/// Searches to merge.
+#[derive(Default)]
+struct Sources {
+    products: Vec<PathBuf>,
+    undone: Vec<Undone>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let sources = Sources::find(&arguments.inputs, common)?;
+    let is_complete = sources.undone.is_empty();
+    let undone = sources.undone();
+    if !is_complete && !arguments.partial {
+        let rule = "all tasks must be done; --partial merges without these";
+        return Err(Error::parameter("what is not done", undone, rule));
+    }
+    if sources.products.is_empty() {
+        return Err(Error::parameter("what is not done", undone, "there is nothing to merge"));
+    }
+    let existing = Existing::new(arguments.overwrite);
+    let inputs = &arguments.inputs;
+    let writing = Writing { contents: CONTENTS, existing, inputs, common };
+    let folder = Folder::begin(&arguments.output, &writing)?;
+    let mut list = List::default();
+    for product in &sources.products {
+        interrupt::check()?;
+        list.add(product)?;
+    }
+    let write = |name: &str, text: &str| {
+        let path = folder.file(name);
+        fs::write(&path, text).map_err(|error| Error::io(path, error))
+    };
+    write(LIST, &list.text)?;
+    write(LINES, &list.lines)?;
+    let List { candidates, products, .. } = list;
+    let document = Document { complete: is_complete, candidates, products, undone: sources.undone };
+    let product: Product<Document> = Made::new(common, inputs)?.product("merge", document);
+    json::write(&folder.file(SUMMARY), &product)?;
+    let title = arguments.output.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    add_report(&folder, &title, common);
+    folder.finish()?;
+    if !is_complete {
+        warning!(quiet: common.quiet, "{undone}");
+    }
+    if common.json {
+        return json::print(&product);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    let searches = product.document.products.len();
+    json::say(&format!(
+        "{}: {} of {searches} {}",
+        arguments.output.display(),
+        plural(candidates, "candidate"),
+        if searches == 1 { "search" } else { "searches" }
+    ))
+}
+
+impl Sources {
+    /// Finds the products of tasks, and those in folders.
+    fn find(inputs: &[PathBuf], common: &Common) -> Result<Self> {
+        let mut found = Self::default();
+        for input in inputs {
+            if input.is_dir() {
+                found.add_folder(input)?;
+            } else {
+                found.add_tasks(input, common)?;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        match found.products.iter().find(|product| !seen.insert(*product)) {
+            None => Ok(found),
+            Some(twice) => {
+                let rule = "it is given twice, and its candidates would be listed twice";
+                Err(Error::parameter("TASKS|FOLDER", twice.display(), rule))
+            }
+        }
+    }
+
+    fn add_folder(&mut self, folder: &Path) -> Result<()> {
+        let path = folder.join(DOCUMENT);
+        if !path.is_file() {
+            let why = "found no summary.json, expected a folder of search, or the file of tasks";
+            return Err(Error::format(folder, "folder", 0, why));
+        }
+        self.products.push(folder.to_path_buf());
+        Ok(())
+    }
+
+    fn add_tasks(&mut self, file: &Path, common: &Common) -> Result<()> {
+        let tasks = Tasks::open(file)?.all()?;
+        if let Some(other) = tasks.iter().find(|task| task.verb != "search") {
+            let why = format!(
+                "found tasks of {}, expected tasks of search, which finds candidates",
+                other.verb
+            );
+            return Err(Error::format(file, "verb", 0, why));
+        }
+        let Status { products, failed, missing, .. } = Status::of(&tasks, common)?;
+        self.products.extend(products);
+        if !(failed.is_empty() && missing.is_empty()) {
+            self.undone.push(Undone { tasks: file.to_path_buf(), failed, missing });
+        }
+        Ok(())
+    }
+
+    /// Describes the tasks that are not done.
+    fn undone(&self) -> String {
+        let describe = |one: &Undone| {
+            let (failed, tasks) = (one.failed.len(), one.tasks.display());
+            let missing = plural(one.missing.len(), "task");
+            format!("{failed} failed and {missing} missing (sidereal run-task {tasks} --status)")
+        };
+        self.undone.iter().map(describe).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Merged list.
+#[derive(Default)]
+struct List {
+    text: String,
+    lines: String,
+    candidates: usize,
+    products: Vec<Merged>,
+}
+
+impl List {
+    /// Adds the candidates of a search.
+    fn add(&mut self, product: &Path) -> Result<()> {
+        let summary = object(&product.join(DOCUMENT))?;
+        let own = |key: &str| summary.get(key).and_then(Value::as_object);
+        let beam = own("observation")
+            .and_then(|observation| observation.get("beam")?.get("number")?.as_u64());
+        let inputs = own("provenance").and_then(|provenance| provenance.get("inputs")?.as_array());
+        let file = inputs.and_then(|inputs| inputs.first()?.get("file")?.as_str());
+        let name = product.display().to_string();
+        let before = self.candidates;
+        let list = summary.get("candidates").and_then(Value::as_array);
+        for candidate in list.into_iter().flatten().filter_map(Value::as_object) {
+            self.candidates += 1;
+            let mut line = candidate.clone();
+            line.insert("number".to_owned(), self.candidates.into());
+            line.insert("observation".to_owned(), name.clone().into());
+            line.insert("file".to_owned(), file.into());
+            line.insert("beam".to_owned(), beam.into());
+            self.lines += &(json::line(&line)? + "\n");
+        }
+        self.add_table(&product.join(LIST), &name, beam, self.candidates - before)?;
+        self.products.push(Merged {
+            product: product.to_path_buf(),
+            file: file.map(str::to_owned),
+            beam,
+            candidates: self.candidates - before,
+            complete: summary.get("complete").and_then(Value::as_bool).unwrap_or(false),
+        });
+        Ok(())
+    }
+
+    /// Adds the rows of a search's candidates.csv, which must be as many as its document has.
+    fn add_table(&mut self, path: &Path, name: &str, beam: Option<u64>, rows: usize) -> Result<()> {
+        let text = fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let mut lines = text.lines();
+        let head = format!("{},{COLUMNS}", lines.next().unwrap_or_default());
+        match self.text.lines().next() {
+            None => self.text = head + "\n",
+            Some(first) if first == head => {}
+            Some(first) => {
+                let why = format!(
+                    "found the columns {head}, expected those of the first search, {first}"
+                );
+                return Err(Error::format(path, "first line", 0, why));
+            }
+        }
+        let beam = beam.map_or(String::new(), |beam| beam.to_string());
+        let mut found = 0;
+        for line in lines {
+            found += 1;
+            let _ = writeln!(self.text, "{line},{},{beam}", csv_cell(name));
+        }
+        if found != rows {
+            let why = format!("found {found} candidates, expected {rows} as in summary.json");
+            return Err(Error::format(path, "lines", 0, why));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the document of a search.
+fn object(path: &Path) -> Result<Map<String, Value>> {
+    let text = fs::read(path).map_err(|error| Error::io(path, error))?;
+    let document: Map<String, Value> = serde_json::from_slice(&text)
+        .map_err(|error| Error::format(path, "JSON", 0, error.to_string()))?;
+    match document.get("schema").and_then(Value::as_str) {
+        Some(schema) if schema.starts_with("sidereal/search/") => Ok(document),
+        other => {
+            let found = other.unwrap_or("none");
+            let why = format!("found {found}, expected sidereal/search/1");
+            Err(Error::format(path, "schema", 0, why))
+        }
+    }
+}
