@@ -49,6 +49,12 @@ impl Direction {
         Ok(Self { ra_deg, dec_deg })
     }
 
+    /// Returns the angle to another direction in degrees.
+    pub fn distance_deg(&self, other: &Self) -> f64 {
+        let (a, b) = (self.vector(), other.vector());
+        length(&cross(&a, &b)).atan2(dot(&a, &b)).to_degrees()
+    }
+
     /// Returns the unit vector, ICRS.
     pub(super) fn vector(&self) -> Vector {
         s2c(self.ra_deg.to_radians(), self.dec_deg.to_radians())

@@ -50,7 +50,7 @@ pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 // Readers of formats that `open` detects, for tests.
 #[doc(hidden)]
 pub use fbh5::{decode_bare, decode_lz4, from_bytes as fbh5_from_bytes, open as open_fbh5};
-pub use observation::join;
+pub use observation::{check_same_sampling, join};
 pub use open::{OpenOptions, open, open_with};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use parallel::most_threads;

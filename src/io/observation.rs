@@ -221,38 +221,56 @@ fn length(header: &FilterbankHeader) -> Result<u64> {
     })
 }
 
-/// Checks that two files agree in their common properties.
-fn check_same(first: &FilterbankHeader, second: &FilterbankHeader) -> Result<()> {
-    let differ = |field: &str, found: String, expected: String| {
-        let why = format!("found {found}, expected {expected} as in {}", first.path.display());
-        Err(Error::format(&second.path, field, 0, why))
-    };
+/// Checks that two recordings have the same channels and sampling time.
+///
+/// # Errors
+/// [`Error::Format`] naming both files and the field in which they differ.
+pub fn check_same_sampling(first: &FilterbankHeader, second: &FilterbankHeader) -> Result<()> {
     if first.channels() != second.channels() {
         let (found, expected) = (second.channels(), first.channels());
-        return differ("channels", found.to_string(), expected.to_string());
-    }
-    if first.encoding != second.encoding || first.recorded_bits != second.recorded_bits {
-        let name = |header: &FilterbankHeader| {
-            format!("{:?} (recorded with {} bit)", header.encoding, header.recorded_bits)
-        };
-        return differ("encoding", name(second), name(first));
-    }
-    if first.recorded_polarizations != second.recorded_polarizations {
-        let (found, expected) = (second.recorded_polarizations, first.recorded_polarizations);
-        return differ("polarizations", found.to_string(), expected.to_string());
+        return differ([first, second], "channels", found.to_string(), expected.to_string());
     }
     if (first.tsamp_s - second.tsamp_s).abs() > 1e-9 * first.tsamp_s {
         let seconds = |tsamp: f64| format!("{tsamp} s");
-        return differ("sampling time", seconds(second.tsamp_s), seconds(first.tsamp_s));
+        let (found, expected) = (seconds(second.tsamp_s), seconds(first.tsamp_s));
+        return differ([first, second], "sampling time", found, expected);
     }
     let tolerance = 1e-3 * first.band.channel_width_hz();
     let centres = first.band.centres_hz().iter().zip(second.band.centres_hz());
     let apart = centres.enumerate().find(|(_, (a, b))| (**a - **b).abs() > tolerance);
     if let Some((channel, (a, b))) = apart {
         let field = format!("frequency of channel {channel}");
-        return differ(&field, format!("{} MHz", b / 1e6), format!("{} MHz", a / 1e6));
+        let (found, expected) = (format!("{} MHz", b / 1e6), format!("{} MHz", a / 1e6));
+        return differ([first, second], &field, found, expected);
     }
     Ok(())
+}
+
+/// Checks that two files agree in their common properties.
+fn check_same(first: &FilterbankHeader, second: &FilterbankHeader) -> Result<()> {
+    check_same_sampling(first, second)?;
+    if first.encoding != second.encoding || first.recorded_bits != second.recorded_bits {
+        let name = |header: &FilterbankHeader| {
+            format!("{:?} (recorded with {} bit)", header.encoding, header.recorded_bits)
+        };
+        return differ([first, second], "encoding", name(second), name(first));
+    }
+    if first.recorded_polarizations != second.recorded_polarizations {
+        let (found, expected) = (second.recorded_polarizations, first.recorded_polarizations);
+        return differ([first, second], "polarizations", found.to_string(), expected.to_string());
+    }
+    Ok(())
+}
+
+/// Returns the error of a second header that differs from the first.
+fn differ(
+    [first, second]: [&FilterbankHeader; 2],
+    field: &str,
+    found: String,
+    expected: String,
+) -> Result<()> {
+    let why = format!("found {found}, expected {expected} as in {}", first.path.display());
+    Err(Error::format(&second.path, field, 0, why))
 }
 
 /// Returns the number of samples missing between two files.

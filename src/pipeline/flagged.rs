@@ -197,7 +197,8 @@ fn fill(row: &mut [u8], level: &[f32]) -> u64 {
     count
 }
 
-fn is_flagged(bytes: [u8; 4]) -> bool {
+/// Returns whether a float is not finite or too large.
+pub(super) fn is_flagged(bytes: [u8; 4]) -> bool {
     u32::from_le_bytes(bytes) & SIZE >= TOO_LARGE
 }
 

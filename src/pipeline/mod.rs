@@ -2,6 +2,7 @@
 //!
 //! Invariant: the only modules that use both files and stages.
 
+pub mod beams;
 pub mod burst;
 pub mod cbc;
 mod cleaning;
@@ -17,10 +18,12 @@ mod range;
 pub mod recent;
 mod run;
 pub mod series;
+mod summed;
 pub mod voltage;
 
 pub use overlap::overlapped;
 pub use run::{Ending, Status};
+pub use summed::Summed;
 
 use crate::backend::cuda::{Extent, Variant, kernels};
 use crate::error::{Error, Result};

@@ -353,7 +353,7 @@ pub(super) fn gaps(flags: &[Flag], plan: &Plan, rows: Option<u64>) -> Vec<Gap> {
 }
 
 /// Returns the ranges as ascending gaps that do not touch each other.
-fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Gap> {
+pub(in super::super) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Gap> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| range.start);
     let mut gaps: Vec<Gap> = Vec::new();
