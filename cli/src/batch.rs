@@ -22,7 +22,7 @@ pub(crate) struct Batch {
     /// The folders have the default names, in the folder that --output names. An input that fails does not end the others; a
     /// last line has the numbers of those done and failed, and the exit code is 0 only if all were done. --json prints one
     /// JSON document per line.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, conflicts_with = "sum", help_heading = "Output")]
     each: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) trait PerInput: Sized {
 }
 
 /// Checks that inputs are files, and that the runs of two do not have the same output, which `place` returns.
-fn check_apart(inputs: &[PathBuf], place: impl Fn(&Path) -> PathBuf) -> Result<()> {
+pub(crate) fn check_apart(inputs: &[PathBuf], place: impl Fn(&Path) -> PathBuf) -> Result<()> {
     if let Some(path) = inputs.iter().find(|path| is_stream(path)) {
         return Err(Error::parameter("an input", shown(path), "--each takes files, not streams"));
     }
@@ -188,7 +188,7 @@ fn run_each(
 }
 
 /// Returns the command line of the run of one input, as its product records it.
-fn of_one(all: &CommandLine, input: &Path) -> CommandLine {
+pub(crate) fn of_one(all: &CommandLine, input: &Path) -> CommandLine {
     let mut own = all.clone();
     let input = Value::Array(vec![Value::String(input.to_string_lossy().into_owned())]);
     own.options.insert("inputs".to_owned(), input);

@@ -8,6 +8,7 @@ use crate::output::with_final_names;
 /// Fields of the library's options, as its errors name them, and their names on the command line.
 const FLAGS: &[(&str, &str)] = &[
     ("PhaseCentre::Drift", "--drift"),
+    ("adjacency.radius_deg", "--adjacent"),
     ("allow_gaps", "--allow-gaps"),
     ("array.channel_width_hz", "--bandwidth over --channels (Hz)"),
     ("array.channels", "--channels"),
@@ -55,6 +56,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("max_flagged", "--max-flagged"),
     ("memory", "--memory"),
     ("min_band", "--min-band"),
+    ("most_beams", "--max-beams"),
     ("missing: Flag", "--missing flag"),
     ("narrow.channels", "--rfi-narrow"),
     ("narrow.strength", "strength of --rfi-narrow"),

@@ -21,6 +21,7 @@ type Entry = (&'static str, fn() -> Schema);
 /// Every document in or beside a product, or printed with --json.
 const DOCUMENTS: &[Entry] = &[
     ("search", of::<search::Summary>),
+    ("search-beams", of::<search::BeamsDocument>),
     ("dedisperse", of::<dedisperse::Document<'static>>),
     ("replot", of::<replot::Document>),
     ("channelize", of::<channelize::Document>),

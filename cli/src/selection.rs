@@ -1,5 +1,6 @@
 //! Options that select parts of a recording: inputs, polarization, channels, times.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,6 +14,7 @@ use sidereal::io::{
     Beam, ChannelForm, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream,
     read_channels, voltages,
 };
+use sidereal::pipeline::Summed;
 use sidereal::pipeline::burst::{self, SearchOptions};
 use sidereal::pipeline::voltage::VoltageFilterbank;
 use sidereal::units::HZ_PER_MHZ;
@@ -49,6 +51,12 @@ pub(crate) struct Recording {
     /// before it needs this option, because one damaged timestamp makes such a gap.
     #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
+    /// Sum the INPUTs incoherently: recordings of beams or antennas of one time and band, instead of parts of one observation.
+    ///
+    /// Each has the same noise in the sum, in each channel. Recordings that begin at different times are aligned to the nearest
+    /// sample, from the latest start to the earliest end.
+    #[arg(long, help_heading = "Recording")]
+    sum: bool,
     #[command(flatten)]
     voltages: VoltageArguments,
 }
@@ -280,6 +288,9 @@ impl Recording {
         backend: &Backend,
         wrap: &mut dyn FnMut(Box<dyn VoltageSource>) -> Result<Box<dyn VoltageSource>>,
     ) -> Result<Opened> {
+        if self.sum {
+            return self.open_sum();
+        }
         let first = &self.inputs[0];
         match streams::arriving(&self.inputs, &self.voltages.lacking.options()?)? {
             Some(Arriving::Spectra(source)) => {
@@ -307,6 +318,24 @@ impl Recording {
         }
         let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
         self.channelized(recorded, dm_constant, backend)
+    }
+
+    /// Opens the recordings that are summed, in the order of their names.
+    fn open_sum(&self) -> Result<Opened> {
+        check_files("--sum", &self.inputs)?;
+        self.voltages.check_none(&self.inputs[0])?;
+        let mut paths = self.inputs.clone();
+        paths.sort();
+        let mut sources = Vec::with_capacity(paths.len());
+        for path in paths {
+            if voltages::is_voltages(&path)? {
+                let rule =
+                    "it has voltages; `channelize --format fil` makes spectra, which can be summed";
+                return Err(Error::parameter("an input of --sum", path.display(), rule));
+            }
+            sources.push(open(&[path], self.pol, self.allow_gaps)?);
+        }
+        Ok(Opened { source: Source::Rows(Box::new(Summed::new(sources)?)), geometry: None })
     }
 
     /// Binds voltages to the filter bank that makes their spectra.
@@ -356,7 +385,8 @@ impl Recording {
 
     /// Describes the recording's options: everything besides its files that its rows depend on.
     pub(crate) fn told(&self) -> String {
-        format!("polarization {:?}, gaps {}, {:?}", self.pol, self.allow_gaps, self.voltages)
+        let Self { pol, allow_gaps, sum, voltages, .. } = self;
+        format!("polarization {pol:?}, gaps {allow_gaps}, sum {sum}, {voltages:?}")
     }
 
     /// Returns whether it comes through a pipe or a FIFO and so cannot be read twice.
@@ -394,6 +424,29 @@ pub(crate) fn stem_of(path: &Path) -> String {
     let name = Path::new(path.file_name().unwrap_or_default());
     let name = if is_packed(name) { name.with_extension("") } else { name.to_path_buf() };
     name.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Checks that the inputs of `option` are two or more files, each given once.
+///
+/// # Errors
+/// [`Error::Parameter`].
+pub(crate) fn check_files(option: &'static str, inputs: &[PathBuf]) -> Result<()> {
+    if inputs.iter().any(|path| is_stream(path)) {
+        return Err(Error::parameter(option, "given", "it is for files, not for streams"));
+    }
+    if inputs.len() < 2 {
+        let rule = "it takes two or more";
+        return Err(Error::parameter("INPUT", format!("one file with {option}"), rule));
+    }
+    let mut seen = HashSet::new();
+    let is_again = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| !seen.insert(path));
+    match inputs.iter().find(is_again) {
+        Some(path) => {
+            let rule = format!("{option} takes each file once");
+            Err(Error::parameter("INPUT", format!("{} twice", path.display()), rule))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Formats a path for messages.

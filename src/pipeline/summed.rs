@@ -136,13 +136,13 @@ fn header(headers: &[FilterbankHeader], starts: &[u64]) -> Result<FilterbankHead
 /// Returns the rows of the sum in which some recording has a gap.
 fn gaps(sources: &[Box<dyn FilterbankSource>], starts: &[u64], times: Option<u64>) -> Vec<Gap> {
     let end = times.unwrap_or(u64::MAX);
-    let of_one = |(source, start): (&Box<dyn FilterbankSource>, &u64)| {
+    let mut found = Vec::new();
+    for (source, start) in sources.iter().zip(starts) {
         let within = |row: u64| row.saturating_sub(*start).min(end);
-        let ranges = source.gaps().iter();
         let range = |gap: &Gap| within(gap.start_time)..within(gap.start_time + gap.times);
-        ranges.map(range).collect::<Vec<_>>()
-    };
-    merged(sources.iter().zip(starts).flat_map(of_one).collect())
+        found.extend(source.gaps().iter().map(range));
+    }
+    merged(found)
 }
 
 /// Sets the weight of each recording in each channel; returns the level of the sum.
@@ -471,7 +471,7 @@ mod tests {
         let (values, _) = read(summed, &[33]);
         assert_eq!(values.len(), 250 * CHANNELS);
         // All have the same samples, so that the sum is sqrt(3) times their deviation from the level.
-        let samples: Vec<f64> = (12..262).map(|time| (time * 37 % 101) as f64).collect();
+        let samples: Vec<f64> = (12..262).map(|time| f64::from(time * 37 % 101)).collect();
         for time in 0..250 {
             let found = f64::from(values[time * CHANNELS] - values[0]);
             let expected = 3_f64.sqrt() * (samples[time] - samples[0]);

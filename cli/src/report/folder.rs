@@ -66,6 +66,8 @@ impl Found {
                 _ => {}
             }
         }
+        // Events of all beams come before the candidates of each.
+        found.documents.sort_by_key(|document| document.kind != "search-beams");
         Ok(found)
     }
 
@@ -117,7 +119,8 @@ fn document(path: PathBuf) -> Result<Option<Document>> {
     let Ok(Value::Object(object)) = serde_json::from_str(&text(&path)?) else { return Ok(None) };
     let schema = object.get("schema").and_then(Value::as_str).unwrap_or_default();
     let kind = schema.strip_prefix("sidereal/").and_then(|rest| rest.split('/').next());
-    let is_reported = |kind: &&str| ["search", "correlate", "spiir-search"].contains(kind);
+    let is_reported =
+        |kind: &&str| ["search", "search-beams", "correlate", "spiir-search"].contains(kind);
     let kind = kind.filter(is_reported).map(str::to_owned);
     Ok(kind.map(|kind| Document { path, kind, object }))
 }

@@ -153,7 +153,8 @@ fn drawing(
         // The lines of a live search have the candidates of all its observations.
         _ if !found.candidates.is_empty() => Ok(Drawing::default()),
         _ => {
-            let list = document.object.get("candidates").and_then(serde_json::Value::as_array);
+            let key = if document.kind == "search-beams" { "events" } else { "candidates" };
+            let list = document.object.get(key).and_then(serde_json::Value::as_array);
             let list = list.into_iter().flatten().filter_map(serde_json::Value::as_object);
             let plots = search::plots(list, Some(&document.object));
             Ok(Drawing { plots, ..Drawing::default() })

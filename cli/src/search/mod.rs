@@ -1,6 +1,7 @@
 //! `sidereal search`: finds bursts in a recording and plots them.
 
 mod album;
+mod beams;
 mod cutouts;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod dumps;
@@ -18,14 +19,16 @@ use std::sync::Arc;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use std::sync::atomic::AtomicU64;
 
+use beams::{Beam, BeamArguments, Beams};
 use clap::Args;
 use files::{Journal, Spool};
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
-use sidereal::dedisperse::dm_plan::DmRange;
+use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::geometry::Dut1;
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
+use sidereal::pipeline::beams::Pointing;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::pipeline::detections::Detections;
@@ -39,7 +42,7 @@ use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::{self, Alerts, Observation};
-use crate::batch::{Batch, PerInput};
+use crate::batch::{Batch, PerInput, check_apart};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::behind;
 use crate::common::{self, Common, Gpus};
@@ -67,6 +70,7 @@ use crate::{errors, json};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
 pub(crate) use album::FOLDER as PICTURES;
+pub(crate) use beams::Document as BeamsDocument;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use dumps::Arguments as DumpArguments;
 pub(crate) use line::{CandidateLine, DumpLine};
@@ -94,7 +98,8 @@ const REMOVALS_PART: u64 = 32;
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \
     sidereal search part1.fil part2.fil -o found --dm-min 100 --dm-max 800 --snr 7\n  \
-    sidereal search beam*.fil --each -o found\n  \
+    sidereal search beam*.fil --beams -o found\n  \
+    sidereal search antenna*.fil --sum -o found\n  \
     sidereal search voltages.raw -o found --channels 64 --integrate 4 --coherent-dm 350\n  \
     sidereal search observation.fil.gz -o found --zero-dm")]
 pub(crate) struct Arguments {
@@ -104,6 +109,8 @@ pub(crate) struct Arguments {
     destination: Destination,
     #[command(flatten)]
     batch: Batch,
+    #[command(flatten)]
+    beams: BeamArguments,
     #[command(flatten)]
     resume: Resume,
     #[command(flatten)]
@@ -221,6 +228,9 @@ const SUFFIX: &str = "search";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    if let Some(pointing) = arguments.beams.pointing() {
+        return run_beams(arguments, pointing, common);
+    }
     arguments.batch.run(arguments, common)
 }
 
@@ -256,6 +266,120 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
         json::say(&report::text(&found, &place))?;
     }
     Ok(errors::ended(&found.report.ending, &place))
+}
+
+/// Contents of the folder of a search of several beams.
+const BEAMS: Contents =
+    Contents { verb: "search", documents: &["summary.json", beams::EVENTS], writes: writes_beams };
+
+fn writes_beams(folder: &Path, name: &str) -> bool {
+    match name.split_once('/') {
+        Some((inner, rest)) => inner.ends_with(SUFFIX) && writes(&folder.join(inner), rest),
+        None => ["summary.json", beams::EVENTS, REPORT].contains(&name),
+    }
+}
+
+/// Searches several beams with one plan and one backend, and joins their candidates.
+fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Result<Exit> {
+    let recording = &arguments.recording;
+    arguments.beams.check(&recording.inputs, arguments.resume.is_given())?;
+    check_apart(&recording.inputs, |input| arguments.of_one(input).place())?;
+    let backend = common.backend_for(common::Work::on_trials(&recording.inputs), Gpus::Several)?;
+    let dm_constant = arguments.trials.dm_constant;
+    let mut all = Vec::with_capacity(recording.inputs.len());
+    for path in &recording.inputs {
+        let own = arguments.of_one(path);
+        let opened = own.recording.open(dm_constant, &backend)?;
+        arguments.options(&opened)?;
+        let header = opened.source.header().clone();
+        let folder = own.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        all.push(Beam { path: path.clone(), folder, header });
+    }
+    let beams = Beams::new(all, &arguments.beams, pointing, dm_constant)?;
+    let also = arguments.also();
+    let product = (beams::SUFFIX, BEAMS);
+    let folder = arguments.destination.begin(recording, &also, product, common)?;
+    let mut searched: Vec<Found> = Vec::new();
+    let mut ending = Ending::Complete;
+    for beam in &beams.all {
+        if !common.quiet {
+            note!("{} of {}: {}", searched.len() + 1, beams.all.len(), beam.path.display());
+        }
+        let plan = searched.first().map(|first| &first.plan);
+        match search_beam(beam, plan, &backend, &folder, arguments, common) {
+            Ok(found) if found.report.ending.is_read() => {
+                if !found.report.ending.is_complete() {
+                    ending = found.report.ending.clone();
+                }
+                searched.push(found);
+            }
+            ended => {
+                // Only beams that were searched to their ends are joined.
+                remove_beam(&folder.file(&beam.folder))?;
+                ending = ended.map_or_else(Ending::after, |found| found.report.ending);
+                break;
+            }
+        }
+    }
+    if searched.is_empty() {
+        return Err(ending.error());
+    }
+    if !ending.is_read() {
+        interrupt::finishing();
+    }
+    let document = beams.document(&searched, &ending)?;
+    let sum = |of: fn(&Found) -> f64| searched.iter().map(of).sum::<f64>();
+    let run = Run::new(common).on(&backend);
+    let run = run.took(sum(|found| found.report.elapsed_s), sum(|found| found.report.data_s));
+    let inputs = [recording.files(), also].concat();
+    let made = Made { provenance: Provenance::new(common, &inputs)?, run };
+    let place = folder.place().to_path_buf();
+    let text = beams::text(&document, &searched, &place);
+    beams::write_events(&folder.file(beams::EVENTS), &document)?;
+    let document = made.product("search-beams", document);
+    json::write(&folder.file("summary.json"), &document)?;
+    let products = &arguments.products;
+    if !products.no_plots && !products.png {
+        let title = place.file_name().unwrap_or_default().to_string_lossy();
+        add_report(&folder, &title, common);
+    }
+    folder.finish()?;
+    if common.json {
+        json::print_one(&document, common.is_batch)?;
+    } else if !common.quiet {
+        json::say(&text)?;
+    }
+    Ok(errors::ended(&ending, &place))
+}
+
+/// Searches a beam, and writes its folder within `folder` if it was searched to its end. `plan` is that of the other beams.
+fn search_beam(
+    beam: &Beam,
+    plan: Option<&DmPlan>,
+    backend: &Backend,
+    folder: &Folder,
+    arguments: &Arguments,
+    common: &Common,
+) -> Result<Found> {
+    let (own, own_common) = (arguments.of_one(&beam.path), beams::of_beam(common, &beam.path));
+    let mut work = Work::on(backend.clone(), &own, &own_common)?;
+    if let Some(plan) = plan {
+        // The default trials depend on the telescope that a header names.
+        work.options.plan = plan.clone();
+    }
+    let mut found = work.search(folder, Keep::Nothing)?;
+    if found.report.ending.is_read() {
+        work.write(&folder.inner(&beam.folder)?, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Removes the folder of a beam, if there is one.
+fn remove_beam(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Options of what a live search does with its candidates, beside writing lists.
@@ -573,6 +697,11 @@ impl<'a> Work<'a> {
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
         let backend = common
             .backend_for(common::Work::on_trials(&arguments.recording.inputs), Gpus::Several)?;
+        Self::on(backend, arguments, common)
+    }
+
+    /// Begins as [`Work::begin`] does, on a backend that several searches share.
+    fn on(backend: Backend, arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         let mut tap = None;
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -1003,6 +1132,7 @@ impl Arguments {
     pub(crate) fn check(&self) -> Result<()> {
         streams::check(&self.recording.inputs, "INPUT")?;
         self.batch.check_none()?;
+        self.beams.check_none()?;
         self.resume.check(&self.recording.inputs)?;
         if self.products.fetch {
             let rule = "cutouts need a recording: `sidereal live record` makes one";

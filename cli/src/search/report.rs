@@ -25,7 +25,7 @@ use crate::rfi::{self, Rfi};
 use crate::selection::Observation;
 
 /// Most candidates listed on the terminal.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
 
 /// Results of a finished search.
 pub(crate) struct Found {

@@ -1,6 +1,7 @@
 //! Ends of runs: output files, signals, interruptions and their continuation; benchmarks of whole runs.
 
 mod batches;
+mod beams;
 mod chains;
 #[path = "../common/mod.rs"]
 mod common;
