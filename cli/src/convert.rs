@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:\n  \
     HDF5 and frames, where they are the channels ..._DQMASK and ..._INJMASK beside ..._STRAIN. HDF5 of strain without\n\
     such bits has all of them where there are data.";
 
-/// Convert gravitational-wave strain between frames (GWF), GWOSC's HDF5 and .npy.
+/// Convert strain between frames (GWF), GWOSC's HDF5 and .npy.
 ///
 /// Reads the formats of `spiir search`, including gwpy's HDF5; several files of one detector are joined. Samples keep
 /// their values, except that frames are written in version 8 with 64-bit floats, which round integers above 2^53.

@@ -21,7 +21,7 @@ pub(super) const CHANNELS: usize = 1024;
 /// Default number of taps.
 pub(super) const TAPS: usize = 8;
 
-/// Correlate the voltages of an array's antennas to visibilities (UVH5).
+/// Correlate the voltages of an array to visibilities (UVH5).
 ///
 /// Each antenna's voltages are delayed according to its position, channelized by a polyphase filter bank,
 /// phase-rotated by the residual delay, quantized, multiplied with those of every other antenna and integrated. With

@@ -33,7 +33,7 @@ const LINES: &str = "candidates.ndjson";
 /// Columns that the merged list has in addition to those of a search.
 const COLUMNS: &str = "product,beam";
 
-/// Merge the candidates of many searches into one list, one report and one summary.
+/// Merge the candidates of many searches into one list and one report.
 ///
 /// Writes a folder with candidates.csv (FETCH's columns, the product and the beam), candidates.ndjson (all values of each candidate),
 /// report.html and merged.json, which names what is missing or failed. Tasks that are not done are an error unless --partial

@@ -30,7 +30,9 @@ const MINUTES: std::ops::RangeInclusive<f64> = 0.01..=1e6;
 /// Tasks of an array in Slurm's default configuration: MaxArraySize of 1001 bounds the number of a task.
 const USUAL_TASKS: usize = 1001;
 
-/// Plan the jobs of many files: write tasks.jsonl, which any scheduler runs with `run-task`.
+/// Plan the jobs of many files: write tasks.jsonl for `run-task`.
+///
+/// Any scheduler can run the tasks.
 ///
 /// A manifest has a line for each run: the path of its input, or a JSON object with "inputs" (the parts of a recording, or the
 /// files of an array) and, if need be, "output" (in RESULTS) and "options". Lines that begin with # are comments. Paths are

@@ -25,7 +25,7 @@ const SLURM: &str = "SLURM_ARRAY_TASK_ID";
 /// Environment variable with the path of the description of a job of HTCondor, which has the number of its process.
 const HTCONDOR: &str = "_CONDOR_JOB_AD";
 
-/// Run one task of a list that `plan-jobs` wrote, or show which tasks are done.
+/// Run one task of a list by `plan-jobs`, or show which are done.
 ///
 /// Products get their names only when they are complete. What is done is skipped, and an interrupted run continues from its
 /// checkpoint if its verb writes them. A run that fails does not end the others of its task; its reason is in RESULTS/failed/N.json

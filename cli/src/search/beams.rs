@@ -22,8 +22,9 @@ use crate::numbers::tidy;
 use crate::plots::duration;
 use crate::selection::{BeamDocument, check_files};
 
-/// Names of the options, which a search of one beam does not have.
-const OPTIONS: [&str; 5] = ["beams", "antennas", "max-beams", "adjacent", "drop-interference"];
+/// Flags that a search of one beam has unset, and options that it does not have.
+const FLAGS: [&str; 3] = ["beams", "antennas", "drop-interference"];
+const OPTIONS: [&str; 2] = ["max-beams", "adjacent"];
 
 /// Options of a search of several beams.
 #[derive(Args, Clone, Debug)]
@@ -333,7 +334,10 @@ impl Beams {
 pub(super) fn of_beam(common: &Common, input: &Path) -> Common {
     let mut command_line: CommandLine = of_one(&common.command_line, input);
     command_line.options.retain(|name, _| !OPTIONS.contains(&name.as_str()));
-    command_line.given.retain(|name| !OPTIONS.contains(&name.as_str()));
+    for flag in FLAGS {
+        command_line.options.insert(flag.to_owned(), false.into());
+    }
+    command_line.given.retain(|name| ![&OPTIONS[..], &FLAGS].concat().contains(&name.as_str()));
     Common { command_line, ..common.clone() }
 }
 

@@ -20,7 +20,7 @@ use crate::json;
 use crate::say::note;
 pub(crate) use bench::Bench;
 
-/// Measure the tuning candidates of a plan's GPU kernels, and cache the fastest for later runs.
+/// Tune a plan's GPU kernels: measure, and cache the fastest.
 ///
 /// All candidates give the same bits, which is checked. The tuned choices are cached in $SIDEREAL_CACHE_DIR, or else
 /// in ~/.cache/sidereal, by kernel, GPU, driver and plan; without a cached choice, a model chooses.

@@ -259,11 +259,13 @@ fn three_antennas_see_one_burst_and_their_sum_has_their_signal() {
     for detection in best["detections"].as_array().unwrap() {
         snrs[detection["beam"].as_u64().unwrap() as usize] = number(&detection["snr"]);
     }
-    for (snr, expected) in snrs.iter().zip([16.7, 19.9, 13.8]) {
-        assert!((snr - expected).abs() < 1.5, "{snrs:?}");
+    // Heimdall's, which estimates the noise in another way.
+    for (snr, expected) in snrs.iter().zip([16.81, 18.7, 13.9]) {
+        assert!((snr / expected - 1.0).abs() < 0.1, "{snrs:?}");
     }
     let combined = number(&best["combined_snr"]);
-    assert!((combined - 29.5).abs() < 2.0, "{combined}");
+    let squares: f64 = snrs.iter().map(|snr| snr * snr).sum();
+    assert!((combined / squares.sqrt() - 1.0).abs() < 1e-3, "{combined}");
     // No other event is in more than one antenna.
     let others = told["events"].as_array().unwrap()[1..].iter();
     assert!(
@@ -280,5 +282,9 @@ fn three_antennas_see_one_burst_and_their_sum_has_their_signal() {
     let best = &sum["candidates"][0];
     assert!((number(&best["dm"]) - 474.5).abs() < 3.0, "{best}");
     assert!((number(&best["time_s"]) - 2.0289).abs() < 3e-3, "{best}");
-    assert!((number(&best["snr"]) - combined).abs() < 0.1 * combined, "{best}, {combined}");
+    // The dedispersed noise of two antennas correlates by 0.245, 0.205 and 0.166 (measured with NumPy at DM 474), so that the sum
+    // has less than the S/N of independent noise.
+    let noise = (3.0 + 2.0 * (0.245 + 0.205 + 0.166_f64)).sqrt();
+    let expected = snrs.iter().sum::<f64>() / noise;
+    assert!((number(&best["snr"]) / expected - 1.0).abs() < 0.05, "{best}, {expected}");
 }

@@ -55,11 +55,11 @@ fn verbs_are_measured_on_several_threads() {
         let ratio = number("efficiency") * number("number") / number("speed_up");
         assert!((ratio - 1.0).abs() < 1e-9, "{row}");
     }
-    let grown = json(folder, &format!("{words} --weak"));
+    let grown = json(folder, &format!("{words} --weak --overwrite"));
     let cases: Vec<&str> =
         grown.as_array().unwrap().iter().map(|row| row["case"].as_str().unwrap()).collect();
     assert_eq!(cases, ["correlate, 8 antennas, 34 MB", "correlate, 8 antennas, 67 MB"]);
-    assert!(entries(folder).iter().eq(["t.csv"]));
+    assert!(entries(folder).iter().eq(["t.csv", "t.csv.json"]));
     assert_eq!(fs::read_to_string(folder.join("t.csv")).unwrap().lines().count(), 3);
 }
 
