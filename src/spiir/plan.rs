@@ -150,11 +150,16 @@ impl Plan {
     /// Returns the groups of templates that a GPU lays out on their own.
     pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (own, templates) = (self.own.clone(), self.options.templates.len());
-        let groups = (templates / GROUP).clamp(1, MAX_GROUPS);
+        let groups = self.all_groups();
         let edge = move |group: usize| group * templates / groups;
         (0..groups)
             .map(move |group| edge(group)..edge(group + 1))
             .filter(move |group| own.start <= group.start && group.end <= own.end)
+    }
+
+    /// Returns the number of groups of the whole bank.
+    pub(super) fn all_groups(&self) -> usize {
+        (self.options.templates.len() / GROUP).clamp(1, MAX_GROUPS)
     }
 
     /// Returns the options, with the templates of all parts.

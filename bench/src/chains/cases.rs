@@ -38,7 +38,7 @@ pub(crate) enum Size {
     Full,
     /// The same, and a search of 16.8 GB.
     Large,
-    /// Gigabytes, and so many templates that GPUs divide them.
+    /// Gigabytes, and 4096 templates, which GPUs divide.
     #[value(skip)]
     Scale,
 }
