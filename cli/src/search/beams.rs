@@ -19,7 +19,7 @@ use crate::batch::of_one;
 use crate::common::{CommandLine, Common};
 use crate::flags;
 use crate::numbers::tidy;
-use crate::plots::duration;
+use crate::plots::{duration, plural};
 use crate::selection::{BeamDocument, check_files};
 
 /// Flags that a search of one beam has unset, and options that it does not have.
@@ -346,12 +346,13 @@ pub(super) fn text(document: &Document, searched: &[Found], place: &Path) -> Str
     let sum = |of: fn(&Found) -> f64| searched.iter().map(of).sum::<f64>();
     let candidates: usize = searched.iter().map(|found| found.report.candidates.len()).sum();
     let mut text = format!(
-        "Searched {} {}, {} of data, in {}: {candidates} candidates, {} events.\n",
+        "Searched {} {}, {} of data, in {}: {}, {}.\n",
         searched.len(),
         document.inputs,
         duration(sum(|found| found.report.data_s)),
         duration(sum(|found| found.report.elapsed_s)),
-        document.events.len() + document.dropped,
+        plural(candidates, "candidate"),
+        plural(document.events.len() + document.dropped, "event"),
     );
     if document.dropped > 0 {
         let _ = writeln!(text, "Left out {} as interference.", document.dropped);
