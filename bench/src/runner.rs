@@ -560,6 +560,25 @@ impl Csv {
         Self { text: names.join(",") + "\n", columns: names.len() }
     }
 
+    /// Makes a file of rows of named cells, numbers with four decimals; all rows have the same columns.
+    pub(crate) fn of(rows: impl IntoIterator<Item = Vec<(&'static str, Value)>>) -> Self {
+        let mut rows = rows.into_iter().peekable();
+        let names: Vec<&'static str> =
+            rows.peek().into_iter().flatten().map(|(name, _)| *name).collect();
+        let mut csv = Self::new(names);
+        for row in rows {
+            csv.line(row.into_iter().map(|(_, cell)| match cell {
+                Value::Null => String::new(),
+                Value::String(text) => Self::text(&text),
+                Value::Number(number) if number.is_f64() => {
+                    format!("{:.4}", number.as_f64().unwrap_or(f64::NAN))
+                }
+                other => other.to_string(),
+            }));
+        }
+        csv
+    }
+
     /// Formats a cell of text, quoted where necessary.
     pub(crate) fn text(text: &str) -> String {
         csv_cell(text)

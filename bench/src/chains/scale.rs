@@ -282,19 +282,10 @@ impl Bench<'_> {
     }
 
     fn write_csv(&self, rows: &[Row]) -> Result<()> {
-        let (Some(path), Some(first)) = (&self.arguments.csv, rows.first()) else { return Ok(()) };
-        let mut csv = Csv::new(first.cells().into_iter().map(|(name, _)| name));
-        for row in rows {
-            csv.line(row.cells().into_iter().map(|(_, cell)| match cell {
-                Value::Null => String::new(),
-                Value::String(text) => Csv::text(&text),
-                Value::Number(number) if number.is_f64() => {
-                    format!("{:.4}", number.as_f64().unwrap_or(f64::NAN))
-                }
-                other => other.to_string(),
-            }));
+        match &self.arguments.csv {
+            Some(path) => Csv::of(rows.iter().map(Row::cells)).write(path),
+            None => Ok(()),
         }
-        csv.write(path)
     }
 }
 

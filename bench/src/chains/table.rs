@@ -238,18 +238,9 @@ impl<'a> Table<'a> {
     }
 
     fn write_csv(&self) -> Result<()> {
-        let (Some(path), Some(first)) = (&self.csv, self.rows.first()) else { return Ok(()) };
-        let mut csv = Csv::new(first.cells().into_iter().map(|(name, _)| name));
-        for row in &self.rows {
-            csv.line(row.cells().into_iter().map(|(_, cell)| match cell {
-                Value::Null => String::new(),
-                Value::String(text) => Csv::text(&text),
-                Value::Number(number) if number.is_f64() => {
-                    format!("{:.4}", number.as_f64().unwrap_or(f64::NAN))
-                }
-                other => other.to_string(),
-            }));
+        match &self.csv {
+            Some(path) => Csv::of(self.rows.iter().map(Row::cells)).write(path),
+            None => Ok(()),
         }
-        csv.write(path)
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum State {
     Absent,
     /// It is complete.
     Done,
-    /// It has all that its input has, which is cut short.
+    /// The product is complete, and its input is truncated.
     Cut,
     /// It is that of the run, which was interrupted or failed for this reason.
     Incomplete { reason: Option<String> },

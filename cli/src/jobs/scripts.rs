@@ -29,7 +29,7 @@ pub(super) struct Scripts {
     /// Also write a script for sbatch: a job array of all tasks.
     #[arg(long, value_name = "FILE")]
     slurm: Option<PathBuf>,
-    /// Also write a DAG for condor_submit_dag (.dag), and beside it the submit file of its jobs (.sub).
+    /// Also write a DAG for condor_submit_dag (.dag) and the submit file of its jobs (.sub).
     #[arg(long, value_name = "FILE")]
     htcondor: Option<PathBuf>,
     /// Also write a script for Nextflow.
