@@ -285,5 +285,5 @@ fn several_gpus_give_the_lists_of_one() {
     assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
     fails(&search("none", "cuda:0,2", &[]), 1, &["CUDA device 2", "devices 0 to 1"]);
     let refused = run(home.path(), "dedisperse a.fil --dm-max 9 --device cuda:0,1", &two);
-    fails(&refused, 2, &["--device", "cuda:0,1", "search and correlate"]);
+    fails(&refused, 2, &["--device", "cuda:0,1", "search, correlate and spiir search"]);
 }
