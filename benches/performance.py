@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/performance.md from the records in benches/record.
+"""Writes the tables of docs/performance.md and docs/design/scale.md from the records in benches/record.
 
     benches/performance.py            rewrites the tables between their markers
     benches/performance.py --check    fails if a table differs from the records
@@ -13,8 +13,10 @@ import re
 import sys
 from pathlib import Path
 
+import scale_model
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / "performance.md", ROOT / "docs" / "design" / "scale.md"]
 RECORDS = ROOT / "benches" / "record"
 TAPS = [4, 8, 16, 32, 64]
 CHANNELS = [256, 512, 2048, 4096, 8192, 16384, 32768, 65536]
@@ -182,6 +184,16 @@ def chains():
             ]
 
 
+# Record of whole runs on two GPUs, and the rate between them in bytes per second that it names.
+SCALING = RECORDS / "h200" / "2026-11-29-gpus.md"
+
+
+def link():
+    """Reads the rate of copies from one GPU to another."""
+    found = re.search(r"Copy from the first GPU to the second: (\d+) GB/s", SCALING.read_text())
+    return 1e9 * float(found[1])
+
+
 # Tables of records that may be missing, and the text that stands in their place.
 MISSING = {"chains": "There is no record yet: `sidereal bench chains --csv FILE` makes one."}
 
@@ -214,6 +226,21 @@ TABLES = {
     "dedisperse-gpu": (["channels", 512, 1024, 2048, 4096, 8192], dedisperse_gpu),
     "correlate-gpu": (["antennas", *ANTENNAS], correlate_gpu),
     "spiir-gpu": (["filters per template", *FILTERS], spiir_gpu),
+    "scale-arrays": (
+        ["array", "received (Tb/s)", "10^12 operations/s", "filter bank (GPUs)", "X-engine (GPUs)",
+         "corner turn (Tb/s)", "visibilities (Gb/s)",
+         *(f"GPUs with {name} each" for name in scale_model.NETWORKS)],
+        lambda: scale_model.arrays(scale_model.gpu(Record, link())),
+    ),
+    "scale-beams": (
+        ["1024 beams of CHIME", "beams of one GPU", "GPUs"],
+        lambda: scale_model.beams(Record),
+    ),
+    "scale-chains": (
+        ["run", "GPUs", "one GPU (s)", "predicted (s)", "measured (s)", "error", "kernels' part on one",
+         "speed-up on 8, predicted"],
+        lambda: scale_model.chains(SCALING),
+    ),
 }  # fmt: skip
 
 
@@ -234,21 +261,23 @@ def table(name, old):
 
 
 def main():
-    page = PAGE.read_text()
     seen = []
 
     def renewed(found):
         seen.append(found[1])
         return f"<!-- record: {found[1]} -->\n\n{table(found[1], found[2])}\n<!-- end -->"
 
-    made = re.sub(r"<!-- record: ([\w-]+) -->\n\n(.*?)\n<!-- end -->", renewed, page, flags=re.S)
+    pages = {path: path.read_text() for path in PAGES}
+    marks = r"<!-- record: ([\w-]+) -->\n\n(.*?)\n<!-- end -->"
+    made = {path: re.sub(marks, renewed, page, flags=re.S) for path, page in pages.items()}
     missing = TABLES.keys() - set(seen)
     if missing:
-        sys.exit(f"{PAGE.name} has no table {', '.join(sorted(missing))}")
-    if "--check" not in sys.argv:
-        PAGE.write_text(made)
-    elif made != page:
-        sys.exit(f"{PAGE.name} differs from the records: run benches/performance.py")
+        sys.exit(f"no page has the table {', '.join(sorted(missing))}")
+    for path, page in made.items():
+        if "--check" not in sys.argv:
+            path.write_text(page)
+        elif page != pages[path]:
+            sys.exit(f"{path.name} differs from the records: run benches/performance.py")
 
 
 if __name__ == "__main__":

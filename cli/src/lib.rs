@@ -17,6 +17,7 @@ mod demo;
 mod devices;
 mod dm_arguments;
 mod errors;
+mod events;
 mod flags;
 mod gaps;
 mod geometry;

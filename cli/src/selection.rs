@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::presto::Mask;
@@ -62,10 +62,10 @@ pub(crate) struct Recording {
 }
 
 /// Beam of a receiver.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BeamDocument {
     /// Number of the beam in the header.
-    number: u32,
+    pub(crate) number: u32,
     /// Number of beams, if known.
     of: Option<u32>,
 }
@@ -85,30 +85,30 @@ impl BeamDocument {
 }
 
 /// Observation that a product was made from, according to its recording.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Observation {
     /// Name of the telescope; empty if unknown.
     telescope: String,
     /// Name of the source; empty if unknown.
     source: String,
     /// Position in ICRS.
-    ra_deg: Option<f64>,
-    dec_deg: Option<f64>,
+    pub(crate) ra_deg: Option<f64>,
+    pub(crate) dec_deg: Option<f64>,
     /// Beam of the receiver; absent if it is unknown or the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    beam: Option<BeamDocument>,
+    pub(crate) beam: Option<BeamDocument>,
     /// Start of the first sample, UTC.
-    tstart_mjd: Option<f64>,
-    tsamp_s: f64,
-    channels: usize,
+    pub(crate) tstart_mjd: Option<f64>,
+    pub(crate) tsamp_s: f64,
+    pub(crate) channels: usize,
     /// Centre of the first channel, as recorded.
-    fch1_mhz: f64,
-    foff_mhz: f64,
+    pub(crate) fch1_mhz: f64,
+    pub(crate) foff_mhz: f64,
     /// Reference frequency of times: the highest channel's centre.
     reference_mhz: f64,
     /// Dispersion constant: a pulse of DM at f MHz is later by `dm_constant_s DM (f^-2 - reference_mhz^-2)`; in s
     /// MHz^2 pc^-1 cm^3.
-    dm_constant_s: f64,
+    pub(crate) dm_constant_s: f64,
 }
 
 impl Observation {

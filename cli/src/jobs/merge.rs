@@ -7,14 +7,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sidereal::io::csv_cell;
+use sidereal::pipeline::beams::{Detection, Pointing};
+use sidereal::units::{Band, SECONDS_PER_DAY};
 use sidereal::{Error, Result};
 
 use super::status::{Document as Status, Failure};
 use super::task::Tasks;
 use crate::common::Common;
+use crate::events::{
+    self, BeamCandidates, COLUMNS as EVENT_COLUMNS, EVENTS, JoinArguments, JoinedEvent, Sampling,
+    SearchedBeam,
+};
 use crate::interrupt;
 use crate::json;
 use crate::output::{Contents, Existing, Folder, Writing};
@@ -22,6 +28,7 @@ use crate::plots::plural;
 use crate::provenance::{Made, Product};
 use crate::report::add_to as add_report;
 use crate::say::warning;
+use crate::selection::Observation;
 
 /// Document of a search.
 const DOCUMENT: &str = "summary.json";
@@ -37,12 +44,13 @@ const COLUMNS: &str = "product,beam";
 ///
 /// Writes a folder with candidates.csv (FETCH's columns, the product and the beam), candidates.ndjson (all values of each candidate),
 /// report.html and merged.json, which names what is missing or failed. Tasks that are not done are an error unless --partial
-/// allows them.
+/// allows them. With --beams or --antennas, files that were recorded at the same time are joined, and events.csv has their events.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal merge tasks.jsonl -o merged\n  \
     sidereal merge monday.jsonl tuesday.jsonl -o week --partial\n  \
-    sidereal merge results/*_search -o merged")]
+    sidereal merge results/*_search -o merged\n  \
+    sidereal merge tasks.jsonl -o merged --beams")]
 pub(crate) struct Arguments {
     /// Tasks that `plan-jobs` wrote, or folders of `search`.
     #[arg(required = true, value_name = "TASKS|FOLDER")]
@@ -56,6 +64,19 @@ pub(crate) struct Arguments {
     /// Merge what is done, and name the tasks that failed or are missing.
     #[arg(long)]
     partial: bool,
+    /// Join the candidates of files recorded at the same time, each a beam with a part of the sky of its own, into events.
+    ///
+    /// In many beams an event is interference, in few a source, as for `search --beams`. Files belong to one observation if they have the
+    /// same channels and sampling time, and half of the shorter one or more was recorded at the same time.
+    #[arg(long, conflicts_with = "antennas", help_heading = "Beams")]
+    beams: bool,
+    /// As --beams, for antennas or beams that see the same part of the sky.
+    ///
+    /// An event in two or more is a source; one of a single antenna is unclear.
+    #[arg(long, help_heading = "Beams")]
+    antennas: bool,
+    #[command(flatten)]
+    join: JoinArguments,
 }
 
 /// Contents of the folder.
@@ -63,7 +84,7 @@ const CONTENTS: Contents =
     Contents { verb: "merge", documents: &[SUMMARY], writes: |_, name| writes(name) };
 
 fn writes(name: &str) -> bool {
-    [SUMMARY, LIST, LINES, crate::report::NAME].contains(&name)
+    [SUMMARY, LIST, LINES, EVENTS, crate::report::NAME].contains(&name)
 }
 
 /// Contents of merged.json.
@@ -77,6 +98,36 @@ pub(crate) struct Document {
     products: Vec<Merged>,
     /// Tasks that are not done, by the file that lists them.
     undone: Vec<Undone>,
+    /// Observations whose beams were joined, by their starts; absent without --beams or --antennas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observations: Option<Vec<Joined>>,
+    /// Events of all observations, best first for each; absent without --beams or --antennas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<Vec<ObservedEvent>>,
+}
+
+/// Observation whose beams were joined.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Joined {
+    /// Whether the files are `beams`, each with a part of the sky of its own, or `antennas`, which see the same part.
+    inputs: &'static str,
+    /// Most beams in which a source may be; null for antennas.
+    max_beams: Option<usize>,
+    /// Start from which times count: that of the earliest beam, UTC.
+    tstart_mjd: Option<f64>,
+    /// Beams, in the order of their numbers in the headers and of their names; lists of events count them from 0.
+    beams: Vec<SearchedBeam>,
+    /// Events left out as interference (--drop-interference).
+    dropped: usize,
+}
+
+/// Event of an observation.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ObservedEvent {
+    /// Number of the observation, from 0.
+    observation: usize,
+    #[serde(flatten)]
+    event: JoinedEvent,
 }
 
 /// Search that was merged.
@@ -127,7 +178,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut list = List::default();
     for product in &sources.products {
         interrupt::check()?;
-        list.add(product)?;
+        list.add(product, arguments.pointing().is_some())?;
     }
     let write = |name: &str, text: &str| {
         let path = folder.file(name);
@@ -135,8 +186,23 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     };
     write(LIST, &list.text)?;
     write(LINES, &list.lines)?;
-    let List { candidates, products, .. } = list;
-    let document = Document { complete: is_complete, candidates, products, undone: sources.undone };
+    let (observations, events) = match arguments.pointing() {
+        Some(pointing) => {
+            let (observations, events) = join(list.beams, pointing, &arguments.join)?;
+            write(EVENTS, &table(&events))?;
+            (Some(observations), Some(events))
+        }
+        None => (None, None),
+    };
+    let (candidates, found) = (list.candidates, events.as_ref().map(Vec::len));
+    let document = Document {
+        complete: is_complete,
+        candidates,
+        products: list.products,
+        undone: sources.undone,
+        observations,
+        events,
+    };
     let product: Product<Document> = Made::new(common, inputs)?.product("merge", document);
     json::write(&folder.file(SUMMARY), &product)?;
     let title = arguments.output.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -152,12 +218,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Ok(());
     }
     let searches = product.document.products.len();
+    let events = found.map_or_else(String::new, |count| format!(", {}", plural(count, "event")));
     json::say(&format!(
-        "{}: {} of {searches} {}",
+        "{}: {} of {searches} {}{events}",
         arguments.output.display(),
         plural(candidates, "candidate"),
         if searches == 1 { "search" } else { "searches" }
     ))
+}
+
+impl Arguments {
+    /// Returns how the beams point; `None` unless candidates of several are to be joined.
+    fn pointing(&self) -> Option<Pointing> {
+        match (self.beams, self.antennas) {
+            (true, _) => Some(Pointing::Apart),
+            (_, true) => Some(Pointing::Same),
+            _ => None,
+        }
+    }
 }
 
 impl Sources {
@@ -226,11 +304,34 @@ struct List {
     lines: String,
     candidates: usize,
     products: Vec<Merged>,
+    beams: Vec<Beam>,
+}
+
+/// Search of a beam, and what its document has for joining it with others.
+struct Beam {
+    searched: Searched,
+    list: BeamCandidates,
+}
+
+/// Part of the document of a search.
+#[derive(Deserialize)]
+struct Searched {
+    observation: Observation,
+    data_s: f64,
+    candidates: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
 }
 
 impl List {
-    /// Adds the candidates of a search.
-    fn add(&mut self, product: &Path) -> Result<()> {
+    /// Adds the candidates of a search, which are joined with those of other beams if `is_joined`.
+    fn add(&mut self, product: &Path, is_joined: bool) -> Result<()> {
         let summary = object(&product.join(DOCUMENT))?;
         let own = |key: &str| summary.get(key).and_then(Value::as_object);
         let beam = own("observation")
@@ -250,6 +351,10 @@ impl List {
             self.lines += &(json::line(&line)? + "\n");
         }
         self.add_table(&product.join(LIST), &name, beam, self.candidates - before)?;
+        if is_joined {
+            let file = file.unwrap_or(&name).to_owned();
+            self.beams.push(Beam::new(product, file, summary.clone())?);
+        }
         self.products.push(Merged {
             product: product.to_path_buf(),
             file: file.map(str::to_owned),
@@ -287,6 +392,121 @@ impl List {
         }
         Ok(())
     }
+}
+
+impl Beam {
+    /// Reads what a document has for joining it with others.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it lacks anything.
+    fn new(product: &Path, file: String, summary: Map<String, Value>) -> Result<Self> {
+        let path = product.join(DOCUMENT);
+        let searched: Searched = serde_json::from_value(Value::Object(summary))
+            .map_err(|error| Error::format(&path, "JSON", 0, error.to_string()))?;
+        if searched.observation.tstart_mjd.is_none() {
+            let why = "found none, expected the start of the recording, by which files are joined";
+            return Err(Error::format(path, "tstart_mjd", 0, why));
+        }
+        let detection = |one: &Listed| {
+            let Listed { dm, time_s, snr, width_s } = *one;
+            Detection { beam: 0, time_s, dm, snr, width_s }
+        };
+        let Observation { ra_deg, dec_deg, tstart_mjd, beam, .. } = searched.observation;
+        let list = BeamCandidates {
+            beam: SearchedBeam {
+                file,
+                folder: product.display().to_string(),
+                beam,
+                ra_deg,
+                dec_deg,
+                tstart_mjd,
+                data_s: searched.data_s,
+                candidates: searched.candidates.len(),
+            },
+            candidates: searched.candidates.iter().map(detection).collect(),
+        };
+        Ok(Self { searched, list })
+    }
+
+    /// Returns the start, in days, and the length in seconds.
+    fn span(&self) -> (f64, f64) {
+        (self.searched.observation.tstart_mjd.unwrap_or(0.0), self.searched.data_s)
+    }
+
+    /// Returns whether two searches are of one observation.
+    fn is_of_one(&self, other: &Self) -> bool {
+        let (one, two) = (&self.searched.observation, &other.searched.observation);
+        let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs();
+        let ((begin, own_s), (later, other_s)) = (self.span(), other.span());
+        let offset_s = (later - begin) * SECONDS_PER_DAY;
+        let shared_s = own_s.min(offset_s + other_s) - offset_s.max(0.0);
+        one.channels == two.channels
+            && is_near(one.tsamp_s, two.tsamp_s)
+            && is_near(one.fch1_mhz, two.fch1_mhz)
+            && is_near(one.foff_mhz, two.foff_mhz)
+            && shared_s >= 0.5 * own_s.min(other_s)
+    }
+
+    /// Returns the sampling.
+    ///
+    /// # Errors
+    /// As [`Band::uniform`].
+    fn sampling(&self) -> Result<Sampling> {
+        let Observation { tsamp_s, channels, fch1_mhz, foff_mhz, dm_constant_s, .. } =
+            self.searched.observation;
+        let band = Band::uniform(fch1_mhz, foff_mhz, channels)?;
+        let (lowest_hz, highest_hz) = (band.lowest_hz(), band.highest_hz());
+        Ok(Sampling { tsamp_s, lowest_hz, highest_hz, dm_constant: dm_constant_s })
+    }
+}
+
+/// Joins the candidates of each observation's beams.
+fn join(
+    mut all: Vec<Beam>,
+    pointing: Pointing,
+    arguments: &JoinArguments,
+) -> Result<(Vec<Joined>, Vec<ObservedEvent>)> {
+    let file = |beam: &Beam| beam.list.beam.file.clone();
+    all.sort_by(|a, b| a.span().0.total_cmp(&b.span().0).then_with(|| file(a).cmp(&file(b))));
+    let mut groups: Vec<Vec<Beam>> = Vec::new();
+    for beam in all {
+        match groups.iter_mut().find(|group| group[0].is_of_one(&beam)) {
+            Some(group) => group.push(beam),
+            None => groups.push(vec![beam]),
+        }
+    }
+    let (mut observations, mut all) = (Vec::new(), Vec::new());
+    for (number, mut group) in groups.into_iter().enumerate() {
+        let sampling = group[0].sampling()?;
+        group.sort_by_key(|beam| (beam.list.beam.beam.map(|own| own.number), file(beam)));
+        let place = |beam: &'_ Beam| {
+            let own = &beam.list.beam;
+            (own.file.clone(), events::direction(own.ra_deg, own.dec_deg))
+        };
+        let places: Vec<_> = group.iter().map(place).collect();
+        let places = places.iter().map(|(file, direction)| (file.as_str(), *direction));
+        let joiner = arguments.joiner(pointing, sampling, places)?;
+        let joined = joiner.join(group.into_iter().map(|beam| beam.list).collect())?;
+        observations.push(Joined {
+            inputs: joiner.inputs(),
+            max_beams: joiner.max_beams(),
+            tstart_mjd: joined.tstart_mjd,
+            beams: joined.beams,
+            dropped: joined.dropped,
+        });
+        let events = joined.events.into_iter();
+        all.extend(events.map(|event| ObservedEvent { observation: number, event }));
+    }
+    Ok((observations, all))
+}
+
+/// Formats the table of events of all observations.
+fn table(events: &[ObservedEvent]) -> String {
+    let mut text = format!("observation,{EVENT_COLUMNS}\n");
+    for (number, ObservedEvent { observation, event }) in (1..).zip(events) {
+        let _ = writeln!(text, "{observation},{}", event.row(number));
+    }
+    text
 }
 
 /// Reads the document of a search.

@@ -28,7 +28,7 @@ const HTCONDOR: &str = "_CONDOR_JOB_AD";
 /// Run one task of a list by `plan-jobs`, or show which are done.
 ///
 /// Products get their names only when they are complete. What is done is skipped, and an interrupted run continues from its
-/// checkpoint if its verb writes them. A run that fails does not end the others of its task; its reason is in RESULTS/failed/N.json
+/// checkpoint if its verb writes them. A run that fails does not end the others of its task; its reason is in RESULTS/failed/OUTPUT.json
 /// until it succeeds, and the exit code is that of the failure. Options of every verb, such as --threads, apply to all runs.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -59,9 +59,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     let number = arguments.number()?;
     let task = Tasks::open(&arguments.tasks)?.one(number)?;
-    check_version(&task)?;
     let _inside = Inside::enter(&task.folder)?;
     let record = Record { task: &task };
+    if let Err(error) = check_version(&task) {
+        let failed = task.runs.iter().map(|run| FailedRun::new(&run.output, &error));
+        record.put_failed(failed.collect(), common)?;
+        return Err(error);
+    }
     let mut running = Running {
         task: &task,
         command: crate::command(),
@@ -69,8 +73,16 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         before: record.failed_outputs(),
         failed: Vec::new(),
     };
-    let ended = running.all()?;
+    let ended = running.all();
     let failed = running.failed;
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            // The error itself matters more than that its record cannot be written.
+            let _ = record.put_failed(failed, common);
+            return Err(error);
+        }
+    };
     if !failed.is_empty() || ended.exit() == Exit::Success {
         record.put_failed(failed, common)?;
     }
@@ -144,7 +156,9 @@ impl Running<'_> {
                 let (number, all) = (index + 1, runs.len());
                 note!("task {task}, {number} of {all}: {}", run.output.display());
             }
-            let exit = self.one(run)?;
+            let exit = self.one(run).inspect_err(|error| {
+                self.failed.push(FailedRun::new(&run.output, error));
+            })?;
             if exit == Exit::Interrupted {
                 ended.stop();
                 break;

@@ -11,8 +11,10 @@ use sidereal::{Error, Result};
 use super::product::{self, State};
 use super::task::{Inside, Kind, Task};
 use crate::common::Common;
+use crate::flags::text;
 use crate::interrupt::Exit;
 use crate::json;
+use crate::output::beside;
 use crate::provenance::{Made, Run};
 
 /// Folders of records in that of the results.
@@ -24,7 +26,8 @@ pub(super) const LOGS: &str = "logs";
 /// Most failures of a task's state that are printed.
 const PRINTED: usize = 20;
 
-/// Record of the runs of a task that failed: failed/N.json in the folder of results, until the task succeeds.
+/// Record of the runs of a task that failed: failed/OUTPUT.json in the folder of results, until the task succeeds. OUTPUT is that of
+/// the task's first run, so that two lists of tasks can share the folder.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Failure {
     /// Always `sidereal/task-failure/1`.
@@ -47,6 +50,14 @@ pub(super) struct FailedRun {
     pub(super) error: String,
 }
 
+impl FailedRun {
+    /// Describes a run that ended with an error.
+    pub(super) fn new(output: &Path, error: &Error) -> Self {
+        let exit_code = Exit::after(error) as u8;
+        Self { output: output.to_path_buf(), exit_code, error: text(error) }
+    }
+}
+
 impl Failure {
     /// Describes the failed runs of a task on this machine.
     pub(super) fn new(task: usize, runs: Vec<FailedRun>, common: &Common) -> Self {
@@ -62,7 +73,10 @@ pub(super) struct Record<'a> {
 
 impl Record<'_> {
     fn path(&self) -> PathBuf {
-        self.task.results.join(FAILED).join(format!("{}.json", self.task.task))
+        let (results, runs) = (&self.task.results, &self.task.runs);
+        let output = runs.first().map_or(Path::new("none"), |run| &run.output);
+        let name = output.strip_prefix(results).unwrap_or(output);
+        beside(&results.join(FAILED).join(name), ".json")
     }
 
     /// Replaces the record of failures, or removes it if there are none.
@@ -85,8 +99,7 @@ impl Record<'_> {
         atomic::write(&path, json::text(&failure)?.as_bytes())
     }
 
-    /// Returns the record of failures, if there is one that can be read; that of another list of tasks with the same folder of
-    /// results is none.
+    /// Returns the record of failures, if there is one that can be read and is of this task's runs.
     pub(super) fn failed(&self) -> Option<Failure> {
         let failure: Failure = serde_json::from_slice(&fs::read(self.path()).ok()?).ok()?;
         let is_own =

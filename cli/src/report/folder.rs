@@ -67,7 +67,9 @@ impl Found {
             }
         }
         // Events of all beams come before the candidates of each.
-        found.documents.sort_by_key(|document| document.kind != "search-beams");
+        found
+            .documents
+            .sort_by_key(|document| !["search-beams", "merge"].contains(&document.kind.as_str()));
         Ok(found)
     }
 
@@ -119,8 +121,10 @@ fn document(path: PathBuf) -> Result<Option<Document>> {
     let Ok(Value::Object(object)) = serde_json::from_str(&text(&path)?) else { return Ok(None) };
     let schema = object.get("schema").and_then(Value::as_str).unwrap_or_default();
     let kind = schema.strip_prefix("sidereal/").and_then(|rest| rest.split('/').next());
-    let is_reported =
-        |kind: &&str| ["search", "search-beams", "correlate", "spiir-search"].contains(kind);
+    let is_reported = |kind: &&str| match *kind {
+        "merge" => object.contains_key("events"),
+        kind => ["search", "search-beams", "correlate", "spiir-search"].contains(&kind),
+    };
     let kind = kind.filter(is_reported).map(str::to_owned);
     Ok(kind.map(|kind| Document { path, kind, object }))
 }

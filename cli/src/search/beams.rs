@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::geometry::Direction;
-use sidereal::io::{FilterbankHeader, check_same_sampling, csv_cell};
+use sidereal::io::{FilterbankHeader, check_same_sampling};
 use sidereal::pipeline::Ending;
-use sidereal::pipeline::beams::{Adjacency, Detection, Event, JoinOptions, Origin, Pointing, join};
-use sidereal::units::{SECONDS_PER_DAY, dispersion_delay_s};
+use sidereal::pipeline::beams::{Detection, Pointing};
+use sidereal::single_pulse::Candidate;
 use sidereal::{Error, Result};
 
 use super::report::{Found, LISTED};
 use crate::batch::of_one;
 use crate::common::{CommandLine, Common};
+use crate::events::{
+    BeamCandidates, EVENTS, JoinArguments, JoinedBeams, JoinedEvent, Joiner, Sampling,
+    SearchedBeam, direction, table,
+};
 use crate::flags;
 use crate::numbers::tidy;
 use crate::plots::{duration, plural};
@@ -41,27 +44,8 @@ pub(super) struct BeamArguments {
     /// An event in two or more is a source; one of a single antenna is unclear.
     #[arg(long, conflicts_with_all = ["each", "sum"], help_heading = "Beams")]
     antennas: bool,
-    /// Most beams in which a source may be; an event in more is interference.
-    ///
-    /// By default 4 of 13 beams and the same fraction of others, at least 2, and never all.
-    #[arg(long, value_name = "N", requires = "beams", help_heading = "Beams")]
-    max_beams: Option<usize>,
-    /// Distance of adjacent beams in degrees, by the positions in their headers.
-    ///
-    /// An event in few beams of which one is farther from the strongest is unclear. By default positions are not used.
-    #[arg(
-        long,
-        value_name = "DEGREES",
-        requires = "beams",
-        allow_negative_numbers = true,
-        help_heading = "Beams"
-    )]
-    adjacent: Option<f64>,
-    /// Leave interference out of the events; the number is reported.
-    ///
-    /// Lists of single beams keep it.
-    #[arg(long, requires = "beams", help_heading = "Beams")]
-    drop_interference: bool,
+    #[command(flatten)]
+    join: JoinArguments,
 }
 
 impl BeamArguments {
@@ -104,47 +88,10 @@ impl BeamArguments {
             None => Ok(()),
         }
     }
-
-    /// Returns the options of the join of beams with these headers.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for an option out of range; [`Error::Format`] for a beam without the position that --adjacent needs.
-    fn join_options(
-        &self,
-        pointing: Pointing,
-        beams: &[Beam],
-        dm_constant: f64,
-    ) -> Result<JoinOptions> {
-        let FilterbankHeader { band, tsamp_s, .. } = &beams[0].header;
-        let (lowest_hz, highest_hz) = (band.lowest_hz(), band.highest_hz());
-        let direction = |beam: &Beam| match (beam.header.ra_deg, beam.header.dec_deg) {
-            (Some(ra_deg), Some(dec_deg)) => Ok(Direction { ra_deg, dec_deg }),
-            _ => {
-                let why = "it is not given, and --adjacent needs that of every beam";
-                Err(Error::format(&beam.path, "position", 0, why))
-            }
-        };
-        let adjacency = |radius_deg: f64| {
-            let directions = beams.iter().map(direction).collect::<Result<Vec<_>>>()?;
-            Ok::<_, Error>(Adjacency { directions, radius_deg })
-        };
-        let usual = JoinOptions::usual_most_beams(beams.len());
-        Ok(JoinOptions {
-            beams: beams.len(),
-            pointing,
-            most_beams: self.max_beams.unwrap_or(usual),
-            delay_per_dm_s: dispersion_delay_s(1.0, lowest_hz, highest_hz, dm_constant),
-            slack_s: *tsamp_s,
-            adjacency: self.adjacent.map(adjacency).transpose()?,
-        })
-    }
 }
 
 /// Suffix of the folder's default name.
 pub(super) const SUFFIX: &str = "beams";
-
-/// File of the events.
-pub(super) const EVENTS: &str = "events.csv";
 
 /// Contents of summary.json.
 #[derive(Serialize, JsonSchema)]
@@ -158,70 +105,14 @@ pub(crate) struct Document {
     /// Start from which times count: that of the earliest beam, UTC; null if one is unknown, and all are taken to begin together.
     tstart_mjd: Option<f64>,
     /// Beams that were searched, in the order of their numbers in the headers and of their names; lists of events count them from 0.
-    beams: Vec<Searched>,
+    beams: Vec<SearchedBeam>,
     /// Events left out as interference (--drop-interference).
     dropped: usize,
     /// Whether all beams were searched completely; otherwise `reason` states why not.
     complete: bool,
     reason: Option<String>,
     /// Events, best first.
-    events: Vec<Joined>,
-}
-
-/// Beam that was searched.
-#[derive(Serialize, JsonSchema)]
-struct Searched {
-    file: String,
-    /// Folder of its own products.
-    folder: String,
-    /// Number in the header; absent if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    beam: Option<BeamDocument>,
-    ra_deg: Option<f64>,
-    dec_deg: Option<f64>,
-    tstart_mjd: Option<f64>,
-    data_s: f64,
-    candidates: usize,
-}
-
-/// Event in one beam or several.
-#[derive(Serialize, JsonSchema)]
-struct Joined {
-    /// `source`, `interference`, or `unclear`.
-    origin: &'static str,
-    /// DM, time, S/N and width in the best beam.
-    dm: f64,
-    /// Centre of the pulse at the reference frequency, in seconds from the start of the earliest beam.
-    time_s: f64,
-    snr: f64,
-    width_s: f64,
-    /// The same moment as a topocentric UTC MJD; absent if a start is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mjd: Option<f64>,
-    /// Number of beams that have it.
-    in_beams: usize,
-    /// Best beam, counted from 0, its file, and the line of the candidate in its list, from 1.
-    best_beam: usize,
-    file: String,
-    candidate: usize,
-    /// Root of the sum of the squares of the S/N in each beam.
-    combined_snr: f64,
-    /// S/N in each beam that has it, best first: `1:19.90 0:16.70`.
-    beam_snrs: String,
-    /// Best candidate of each beam that has it, best first.
-    detections: Vec<InBeam>,
-}
-
-/// Candidate of an event in one beam.
-#[derive(Serialize, JsonSchema)]
-struct InBeam {
-    beam: usize,
-    /// Line in the beam's list, from 1.
-    candidate: usize,
-    snr: f64,
-    dm: f64,
-    time_s: f64,
-    width_s: f64,
+    events: Vec<JoinedEvent>,
 }
 
 /// Beam to be searched.
@@ -236,8 +127,7 @@ pub(super) struct Beam {
 pub(super) struct Beams {
     /// In the order of their numbers in the headers, and of their paths.
     pub(super) all: Vec<Beam>,
-    options: JoinOptions,
-    drops_interference: bool,
+    joiner: Joiner,
 }
 
 impl Beams {
@@ -255,78 +145,57 @@ impl Beams {
         all.sort_by_key(|beam| (beam.header.beam.map(|beam| beam.number), beam.path.clone()));
         let first = &all[0].header;
         all.iter().try_for_each(|other| check_same_sampling(first, &other.header))?;
-        let options = arguments.join_options(pointing, &all, dm_constant)?;
-        // Options are checked before the search, not after it.
-        join(&[], &options)?;
-        Ok(Self { all, options, drops_interference: arguments.drop_interference })
+        let sampling = Sampling {
+            tsamp_s: first.tsamp_s,
+            lowest_hz: first.band.lowest_hz(),
+            highest_hz: first.band.highest_hz(),
+            dm_constant,
+        };
+        let names: Vec<String> = all.iter().map(|beam| beam.path.display().to_string()).collect();
+        let directions = all.iter().map(|beam| direction(beam.header.ra_deg, beam.header.dec_deg));
+        let beams = names.iter().map(String::as_str).zip(directions);
+        let joiner = arguments.join.joiner(pointing, sampling, beams)?;
+        Ok(Self { all, joiner })
     }
 
     /// Joins the candidates of the first beams, those that were searched, in the order of [`Beams::all`].
     pub(super) fn document(&self, searched: &[Found], ending: &Ending) -> Result<Document> {
-        let starts = searched.iter().map(|found| found.header.tstart_mjd);
-        let tstart_mjd = Some(starts.fold(f64::INFINITY, f64::min)).filter(|start| *start > 0.0);
-        let offset_s = |found: &Found| {
-            tstart_mjd.map_or(0.0, |start| (found.header.tstart_mjd - start) * SECONDS_PER_DAY)
-        };
-        let mut detections = Vec::new();
-        let mut lines = Vec::new();
-        for (beam, found) in searched.iter().enumerate() {
-            for (line, candidate) in (1..).zip(&found.report.candidates) {
-                detections.push(Detection {
-                    beam,
-                    time_s: candidate.time_s + offset_s(found),
-                    dm: candidate.dm,
-                    snr: candidate.snr,
-                    width_s: candidate.width_s,
-                });
-                lines.push(line);
-            }
-        }
-        let events = join(&detections, &self.options)?;
-        let is_kept =
-            |event: &&Event| !self.drops_interference || event.origin != Origin::Interference;
-        let joined = |event: &Event| {
-            let in_beam = |index: &usize| {
-                let Detection { beam, time_s, dm, snr, width_s } = detections[*index];
-                let [time_s, dm, snr, width_s] = [time_s, dm, snr, width_s].map(tidy);
-                InBeam { beam, candidate: lines[*index], snr, dm, time_s, width_s }
-            };
-            self.joined(event, event.beams.iter().map(in_beam).collect(), tstart_mjd)
-        };
-        let kept: Vec<Joined> = events.iter().filter(is_kept).map(joined).collect();
-        let is_apart = self.options.pointing == Pointing::Apart;
-        let beams = searched.iter().zip(&self.all).map(|(found, beam)| Searched::new(found, beam));
+        let beams = searched.iter().zip(&self.all).map(|(found, beam)| candidates(found, beam));
+        let JoinedBeams { tstart_mjd, beams, dropped, events } =
+            self.joiner.join(beams.collect())?;
         Ok(Document {
-            inputs: if is_apart { "beams" } else { "antennas" },
-            max_beams: is_apart.then_some(self.options.most_beams),
+            inputs: self.joiner.inputs(),
+            max_beams: self.joiner.max_beams(),
             threshold_snr: searched[0].snr,
             tstart_mjd,
-            beams: beams.collect(),
-            dropped: events.len() - kept.len(),
+            beams,
+            dropped,
             complete: ending.is_complete(),
             reason: flags::reason(ending),
-            events: kept,
+            events,
         })
     }
+}
 
-    fn joined(&self, event: &Event, detections: Vec<InBeam>, tstart_mjd: Option<f64>) -> Joined {
-        let InBeam { beam, candidate, snr, dm, time_s, width_s } = detections[0];
-        let snrs = detections.iter().map(|one| format!("{}:{:.2}", one.beam, one.snr));
-        Joined {
-            origin: event.origin.name(),
-            dm,
-            time_s,
-            snr,
-            width_s,
-            mjd: tstart_mjd.map(|start| start + time_s / SECONDS_PER_DAY),
-            in_beams: detections.len(),
-            best_beam: beam,
-            file: self.all[beam].path.display().to_string(),
-            candidate,
-            combined_snr: tidy(event.combined_snr),
-            beam_snrs: snrs.collect::<Vec<_>>().join(" "),
-            detections,
-        }
+/// Returns the candidates of a beam.
+fn candidates(found: &Found, beam: &Beam) -> BeamCandidates {
+    let (header, report) = (&found.header, &found.report);
+    let detection = |one: &Candidate| {
+        let Candidate { time_s, dm, snr, width_s, .. } = *one;
+        Detection { beam: 0, time_s, dm, snr, width_s }
+    };
+    BeamCandidates {
+        beam: SearchedBeam {
+            file: header.path.display().to_string(),
+            folder: beam.folder.clone(),
+            beam: header.beam.map(BeamDocument::from),
+            ra_deg: header.ra_deg,
+            dec_deg: header.dec_deg,
+            tstart_mjd: Some(header.tstart_mjd).filter(|start| *start > 0.0),
+            data_s: tidy(report.data_s),
+            candidates: report.candidates.len(),
+        },
+        candidates: report.candidates.iter().map(detection).collect(),
     }
 }
 
@@ -363,7 +232,7 @@ pub(super) fn text(document: &Document, searched: &[Found], place: &Path) -> Str
         );
     }
     for (number, event) in (1..).zip(document.events.iter().take(LISTED)) {
-        let Joined { snr, dm, time_s, width_s, origin, beam_snrs, .. } = event;
+        let JoinedEvent { snr, dm, time_s, width_s, origin, beam_snrs, .. } = event;
         let _ = writeln!(
             text,
             "{number:>5} {snr:>8.2} {dm:>10.2} {time_s:>14.6} {:>10}  {origin:<12}  {beam_snrs}",
@@ -378,34 +247,7 @@ pub(super) fn text(document: &Document, searched: &[Found], place: &Path) -> Str
     text
 }
 
-impl Searched {
-    fn new(found: &Found, beam: &Beam) -> Self {
-        let header = &found.header;
-        Self {
-            file: header.path.display().to_string(),
-            folder: beam.folder.clone(),
-            beam: header.beam.map(BeamDocument::from),
-            ra_deg: header.ra_deg,
-            dec_deg: header.dec_deg,
-            tstart_mjd: Some(header.tstart_mjd).filter(|start| *start > 0.0),
-            data_s: tidy(found.report.data_s),
-            candidates: found.report.candidates.len(),
-        }
-    }
-}
-
 /// Writes the list of events.
 pub(super) fn write_events(path: &Path, document: &Document) -> Result<()> {
-    let mut text = "event,origin,snr,dm,time_s,width_s,mjd,in_beams,best_beam,file,candidate,combined_snr,beam_snrs\n".to_owned();
-    for (number, event) in (1..).zip(&document.events) {
-        let Joined { origin, snr, dm, time_s, width_s, mjd, in_beams, best_beam, .. } = event;
-        let Joined { candidate, combined_snr, beam_snrs, .. } = event;
-        let file = csv_cell(&event.file);
-        let mjd = mjd.map_or_else(String::new, |mjd| format!("{mjd:.11}"));
-        let _ = writeln!(
-            text,
-            "{number},{origin},{snr},{dm},{time_s},{width_s},{mjd},{in_beams},{best_beam},{file},{candidate},{combined_snr},{beam_snrs}"
-        );
-    }
-    fs::write(path, text).map_err(|error| Error::io(path, error))
+    fs::write(path, table(&document.events)).map_err(|error| Error::io(path, error))
 }

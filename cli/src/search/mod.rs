@@ -47,6 +47,7 @@ use crate::batch::{Batch, PerInput, check_apart};
 use crate::behind;
 use crate::common::{self, Common, Gpus};
 use crate::dm_arguments::DmArguments;
+use crate::events::EVENTS;
 use crate::gaps::{self, Unsearched};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Destination, Folder};
@@ -270,12 +271,12 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
 
 /// Contents of the folder of a search of several beams.
 const BEAMS: Contents =
-    Contents { verb: "search", documents: &["summary.json", beams::EVENTS], writes: writes_beams };
+    Contents { verb: "search", documents: &["summary.json", EVENTS], writes: writes_beams };
 
 fn writes_beams(folder: &Path, name: &str) -> bool {
     match name.split_once('/') {
         Some((inner, rest)) => inner.ends_with(SUFFIX) && writes(&folder.join(inner), rest),
-        None => ["summary.json", beams::EVENTS, REPORT].contains(&name),
+        None => ["summary.json", EVENTS, REPORT].contains(&name),
     }
 }
 
@@ -335,7 +336,7 @@ fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Resu
     let made = Made { provenance: Provenance::new(common, &inputs)?, run };
     let place = folder.place().to_path_buf();
     let text = beams::text(&document, &searched, &place);
-    beams::write_events(&folder.file(beams::EVENTS), &document)?;
+    beams::write_events(&folder.file(EVENTS), &document)?;
     let document = made.product("search-beams", document);
     json::write(&folder.file("summary.json"), &document)?;
     let products = &arguments.products;

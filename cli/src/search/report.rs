@@ -64,6 +64,8 @@ pub(crate) struct Found {
 pub(crate) struct Summary {
     file: String,
     observation: Observation,
+    /// Seconds of data that were searched.
+    data_s: f64,
     /// Lowest S/N of a candidate.
     threshold_snr: f64,
     dms: Dms,
@@ -236,6 +238,7 @@ impl Summary {
         Self {
             file: found.header.path.display().to_string(),
             observation: Observation::new(&found.header, found.dm_constant),
+            data_s: tidy(report.data_s),
             threshold_snr: found.snr,
             plan: found.plan.ranges.iter().map(Range::new).collect(),
             dms: Dms {

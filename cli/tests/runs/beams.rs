@@ -228,6 +228,90 @@ fn a_damaged_beam_leaves_no_folder_half_written() {
     assert!(!path.join("found").exists());
 }
 
+/// Adds `days` to the start that a recording states.
+fn postpone(path: &Path, days: f64) {
+    let mut bytes = fs::read(path).unwrap();
+    let key = b"tstart";
+    let at = bytes.windows(key.len()).position(|word| word == key).unwrap() + key.len();
+    let mjd = f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) + days;
+    bytes[at..at + 8].copy_from_slice(&mjd.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn merged_searches_of_one_time_have_the_events_of_a_search_of_beams() {
+    let home = beams();
+    let path = home.path();
+    let files = "b0.fil b1.fil b2.fil b3.fil b4.fil";
+    done(path, &format!("search {files} --beams {OPTIONS} -q -o together"));
+    // Another observation of beam 0, half a day later, and of two beams with other channels at the time of the first.
+    fs::copy(path.join("b0.fil"), path.join("later.fil")).unwrap();
+    postpone(&path.join("later.fil"), 0.5);
+    done(
+        path,
+        "simulate burst other.fil -q --fch1 1500 --foff -4 --channels 32 --tsamp 1e-3 --duration 4",
+    );
+    for name in ["b3", "b0", "later", "other", "b4", "b1", "b2"] {
+        done(path, &format!("search {name}.fil {OPTIONS} -q"));
+    }
+    let order = |names: [&str; 7]| names.map(|name| format!("{name}_search")).join(" ");
+    let searches = order(["b3", "b0", "later", "other", "b4", "b1", "b2"]);
+    let merged = json(path, &format!("merge {searches} --beams --reproducible -o merged"));
+    let observations = merged["observations"].as_array().unwrap();
+    let files_of = |observation: &Value| -> Vec<String> {
+        let beams = observation["beams"].as_array().unwrap().iter();
+        beams.map(|beam| beam["file"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(files_of(&observations[0]), files.split(' ').collect::<Vec<_>>());
+    assert_eq!(files_of(&observations[1]), ["other.fil"]);
+    assert_eq!(files_of(&observations[2]), ["later.fil"]);
+    assert_eq!(
+        (&observations[0]["max_beams"], &observations[0]["inputs"]),
+        (&2.into(), &"beams".into())
+    );
+
+    let list = |folder: &str| fs::read_to_string(path.join(folder).join("events.csv")).unwrap();
+    let (together, apart) = (list("together"), list("merged"));
+    assert!(apart.lines().next().unwrap().starts_with("observation,event,origin,"), "{apart}");
+    let first = apart.lines().filter_map(|line| line.strip_prefix("0,"));
+    assert_eq!(first.collect::<Vec<_>>(), together.lines().skip(1).collect::<Vec<_>>());
+    let of_later = apart.lines().filter(|line| line.starts_with("2,")).count();
+    assert_eq!(of_later, 1, "{apart}");
+    let page = fs::read_to_string(path.join("merged/report.html")).unwrap();
+    assert!(page.contains("<h3>events</h3>") && page.contains("interference"));
+
+    // Neither the order of the searches nor their number changes the events of an observation.
+    let other = order(["later", "b2", "b1", "b4", "other", "b0", "b3"]);
+    done(path, &format!("merge {other} --beams -q -o again"));
+    assert_eq!(list("again"), apart);
+    let kept = json(path, &format!("merge {searches} --beams --drop-interference -o kept"));
+    assert_eq!(kept["observations"][0]["dropped"], 1);
+    assert_eq!(
+        kept["events"].as_array().unwrap().len(),
+        merged["events"].as_array().unwrap().len() - 1
+    );
+    let alike = json(path, &format!("merge {searches} --antennas -o alike"));
+    assert_eq!(
+        (&alike["events"][0]["origin"], &alike["observations"][0]["max_beams"]),
+        (&"source".into(), &Value::Null)
+    );
+    let plain = json(path, &format!("merge {searches} -o plain"));
+    assert!(plain.get("events").is_none() && !path.join("plain/events.csv").exists());
+
+    postpone(&path.join("later.fil"), -60_000.5);
+    done(path, &format!("search later.fil {OPTIONS} -q -o undated"));
+    for (words, expected, parts) in [
+        ("merge b0_search undated --beams", 3, &["undated/summary.json", "tstart_mjd"][..]),
+        ("merge b0_search b1_search --max-beams 2", 2, &["--beams"]),
+        ("merge b0_search b1_search --beams --antennas", 2, &["--antennas"]),
+        ("merge b0_search b1_search --beams --max-beams 0", 2, &["it must be 1 or more"]),
+        ("merge b0_search b1_search --beams --adjacent 400", 2, &["at most 180"]),
+    ] {
+        fails(&sidereal(path, &format!("{words} -o none")), expected, parts);
+        assert!(!path.join("none").exists());
+    }
+}
+
 /// The three antennas that recorded FRB 180417.
 fn antennas() -> Option<[PathBuf; 3]> {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");

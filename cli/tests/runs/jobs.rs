@@ -70,13 +70,18 @@ fn tasks_make_the_products_of_one_process_and_what_is_done_is_skipped() {
     let failure = &found["failed"][0];
     assert_eq!((&failure["task"], &failure["runs"][0]["exit_code"]), (&json!(2), &json!(3)));
     assert!(failure["runs"][0]["error"].as_str().unwrap().contains("c.fil"), "{failure}");
-    assert_eq!(document(&path.join("found/failed"), "2.json")["runs"], failure["runs"]);
+    assert_eq!(document(&path.join("found/failed"), "c_search.json")["runs"], failure["runs"]);
     let shown = stdout(&sidereal(path, "run-task tasks.jsonl --status"));
     for word in
         ["1 of 4 tasks done, 1 failed, 2 missing", "task 2: found/c_search: ", "--array=1-3"]
     {
         assert!(shown.contains(word), "{shown}");
     }
+
+    // Another list with the same folder of results keeps its own records.
+    done(path, "plan-jobs m --results found -o other.jsonl -q -- dedisperse --dm-max 10");
+    fails(&sidereal(path, "run-task other.jsonl 2 -q"), 3, &["c.fil"]);
+    assert_eq!(status(path)["failed"][0], *failure);
 
     // The schedulers have the number; the other tasks run from anywhere.
     let job = path.join("job");
@@ -95,7 +100,7 @@ fn tasks_make_the_products_of_one_process_and_what_is_done_is_skipped() {
     done(path, "run-task tasks.jsonl 2 -q");
     let found = status(path);
     assert_eq!((&found["done"], &found["array"]), (&json!(4), &json!("")));
-    assert!(!path.join("found/failed/2.json").exists());
+    assert!(!path.join("found/failed/c_search.json").exists());
 
     let inputs = ["a.fil", "b.fil", "c.fil", "d e.fil"];
     let mut each = Command::new(program());
@@ -132,7 +137,7 @@ fn grouped_runs_are_a_task_and_a_bad_one_ends_no_other() {
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("1 of 2 done, 1 failed"), "{}", stderr(&output));
     assert_eq!(entries(&path.join("results")), ["b_search", "failed"].map(String::from).into());
-    let failed = document(&path.join("results/failed"), "0.json");
+    let failed = document(&path.join("results/failed"), "a_search.json");
     assert_eq!(failed["runs"].as_array().unwrap().len(), 1);
     assert_eq!(failed["schema"], "sidereal/task-failure/1");
 }
@@ -230,6 +235,9 @@ fn bad_tasks_are_refused() {
     assert!(text.contains(&version));
     fs::write(path.join("old.jsonl"), text.replace(&version, "\"version\":\"0.1.0\"")).unwrap();
     fails(&sidereal(path, "run-task old.jsonl 0"), 2, &["0.1.0", "plan the jobs again"]);
+    let record = document(&path.join("results/failed"), "a_search.json");
+    assert!(record["runs"][0]["error"].as_str().unwrap().contains("0.1.0"), "{record}");
+    fs::remove_file(path.join("results/failed/a_search.json")).unwrap();
     done(path, "search a.fil -o results/a_search --dm-max 50 --no-plots -q");
     let before = fs::read(path.join("results/a_search/summary.json")).unwrap();
     fails(
@@ -308,7 +316,7 @@ fn a_killed_task_runs_again_and_a_stopped_one_goes_on() {
     assert_eq!(status(path)["done"], 1);
     done(path, "search a.fil -o alone --dm-max 1500 --no-plots --reproducible -t 1 -q --gulp 2048");
     same(&path.join("results/a_search"), &path.join("alone"));
-    assert!(!path.join("results/failed/0.json").exists());
+    assert!(!path.join("results/failed/a_search.json").exists());
 }
 
 #[test]
