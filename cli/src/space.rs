@@ -42,6 +42,15 @@ pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
     Ok(())
 }
 
+/// Describes a lack of free space for a product of a live stream, which has at most `most` bytes and often fewer; `None` if there is
+/// enough. The stream is received all the same, since its end is not known.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn shortage(out: &Path, most: u64) -> Option<String> {
+    let free = free_bytes(out).filter(|free| most > *free)?;
+    let (place, most, free) = (out.display(), human(most), human(free));
+    Some(format!("{place} may grow to {most}, and {free} are free on its file system"))
+}
+
 /// Returns the bytes that a user may still write where a file of this name would be created; `None` if unknown.
 pub(crate) fn free_bytes(out: &Path) -> Option<u64> {
     let is_file = std::fs::metadata(out).map_or(true, |found| found.is_file() || found.is_dir());
@@ -141,6 +150,16 @@ mod tests {
         assert!(near > 0 && free_bytes(&home.path().join("not/there/a.fil")).is_some());
         assert!(free_bytes(Path::new("a.fil")).is_some());
         assert_eq!(free_bytes(Path::new("/dev/null")), None);
+    }
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    #[test]
+    fn a_live_product_that_may_not_fit_is_described() {
+        let home = tempfile::tempdir().unwrap();
+        let out = home.path().join("a.uvh5");
+        let text = shortage(&out, u64::MAX).unwrap();
+        assert!(text.contains("a.uvh5 may grow to 16384.0 PiB"), "{text}");
+        assert_eq!(shortage(&out, 0), None);
     }
 
     #[test]

@@ -304,7 +304,9 @@ impl Observation {
         let read = arguments.read();
         let writing = Writing { output: path, ..arguments.of_recordings().writing };
         let mut outputs = Outputs::begin(&writing, &read, common)?;
-        space::check(outputs.place(), need(&header), common)?;
+        if let Some(shortage) = space::shortage(outputs.place(), need(&header)) {
+            warning!(quiet: common.quiet, "{shortage}.");
+        }
         let made = Made {
             provenance: Provenance::new(common, &read)?,
             run: Run::new(common).on(backend).live(),
