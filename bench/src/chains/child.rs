@@ -1,4 +1,4 @@
-//! Runs of the command line as a child process: wall time, and shares of the kinds of work from its time stamps.
+//! Runs of the command line as child processes: wall time, and shares of the kinds of work from its time stamps.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,8 +24,9 @@ const PIPE: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
     pub(super) chain: &'a Chain,
-    /// Value of `--device`.
-    pub(super) device: String,
+    /// Value of `--device` for each of the processes that make the same run at the same time. If they are several, each has a folder
+    /// of products of its own.
+    pub(super) devices: Vec<String>,
     /// Value of `--threads`.
     pub(super) threads: usize,
     /// Whether the input comes through a pipe.
@@ -49,24 +50,72 @@ pub(super) struct Ended {
 }
 
 impl Runs<'_> {
-    /// Runs the chain once, and writes its time stamps to `trace` if there is one.
+    /// Runs the chain once in each process, and writes the time stamps of the first to `trace` if there is one. The wall time is that of
+    /// the last process to end.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the run fails; [`Error::Io`]; [`Error::stopped`] if the user asked to stop.
+    /// [`Error::Unavailable`] if a run fails; [`Error::Io`]; [`Error::stopped`] if the user asked to stop.
     pub(super) fn once(&self, trace: Option<&Path>, caller: &dyn Caller) -> Result<Ended> {
         // A run that failed may have left products.
         remove(&self.products)?;
         if self.cold {
             remove(&self.cache)?;
         }
-        for folder in [&self.products, &self.cache] {
-            std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+        for number in 0..self.devices.len() {
+            for folder in [&self.products_of(number), &self.cache] {
+                std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+            }
         }
-        let output = self.products.join(self.chain.output);
+        let begun = Instant::now();
+        let mut children = Vec::with_capacity(self.devices.len());
+        let mut ended = Ok(());
+        for number in 0..self.devices.len() {
+            match self.begin(number, trace.filter(|_| number == 0)) {
+                Ok(child) => children.push(child),
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+        }
+        for mut child in children {
+            if ended.is_err() {
+                // A child that has just ended cannot be killed.
+                let _ = child.kill();
+                let _ = child.wait();
+                continue;
+            }
+            ended = self.wait(child, caller).and_then(|status| match status.success() {
+                true => Ok(()),
+                // A signal from the terminal ends the child, too.
+                false => caller
+                    .check_interrupt()
+                    .and_then(|()| Err(self.failed(format!("the run ended with {status}")))),
+            });
+        }
+        ended?;
+        let wall_s = begun.elapsed().as_secs_f64();
+        let output = self.products_of(0).join(self.chain.output);
+        let candidates = candidates(&output.join("candidates.csv"))?;
+        Ok(Ended { wall_s, product_bytes: size(&self.products)?, candidates })
+    }
+
+    /// Returns the folder of the products of a process.
+    pub(super) fn products_of(&self, number: usize) -> PathBuf {
+        if self.devices.len() == 1 {
+            self.products.clone()
+        } else {
+            self.products.join(number.to_string())
+        }
+    }
+
+    /// Starts a process.
+    fn begin(&self, number: usize, trace: Option<&Path>) -> Result<Child> {
+        let output = self.products_of(number).join(self.chain.output);
         let program = std::env::current_exe().map_err(|error| Error::io("sidereal", error))?;
         let mut command = Command::new(&program);
         command.args(self.chain.command_line(&output, self.piped));
-        command.args(["--quiet", "--no-progress", "--device", &self.device]);
+        command.args(["--quiet", "--no-progress", "--device", &self.devices[number]]);
         command.args(["--threads", &self.threads.to_string()]);
         if let Some(trace) = trace {
             command.arg("--trace").arg(trace);
@@ -77,17 +126,7 @@ impl Runs<'_> {
         }
         command.stdout(Stdio::null());
         command.stdin(if self.piped { Stdio::piped() } else { Stdio::null() });
-        let begun = Instant::now();
-        let child = command.spawn().map_err(|error| Error::io(&program, error))?;
-        let status = self.wait(child, caller)?;
-        let wall_s = begun.elapsed().as_secs_f64();
-        if !status.success() {
-            // A signal from the terminal ends the child, too.
-            caller.check_interrupt()?;
-            return Err(self.failed(format!("the run ended with {status}")));
-        }
-        let candidates = candidates(&output.join("candidates.csv"))?;
-        Ok(Ended { wall_s, product_bytes: size(&self.products)?, candidates })
+        command.spawn().map_err(|error| Error::io(&program, error))
     }
 
     /// Makes the error of a failed run.

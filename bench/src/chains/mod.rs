@@ -196,7 +196,7 @@ impl Bench<'_> {
                 let pipe = piped.then(|| roofs::pipe(&chain.inputs)).transpose()?;
                 let runs = Runs {
                     chain,
-                    device: self.session.device(),
+                    devices: vec![self.session.device()],
                     threads: self.session.threads,
                     piped,
                     products: self.home.path().join("products"),

@@ -1,11 +1,12 @@
-//! `bench scale`: whole verbs on 1, 2, 4 and more GPUs or threads, with the same data or with data that grow with them.
+//! `bench scale`: whole verbs on 1, 2, 4 and more GPUs or threads, with the same data or with data that grow with them, or in as many
+//! processes.
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::measure;
+use sidereal::backend::cuda::{Device, measure};
 use sidereal::backend::threads::Threads;
 use sidereal::trace::Work;
 use sidereal::{Error, Result};
@@ -16,13 +17,16 @@ use super::inputs::Maker;
 use super::{file_system, place};
 use crate::runner::{Csv, Document, Session, say};
 
-/// Measure whole verbs on several GPUs, or on several threads of a CPU.
+/// Measure whole verbs on several GPUs or threads, or in several processes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Verbs to measure [default: search, correlate and spiir].
     #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
     verbs: Vec<Verb>,
-    /// Numbers of GPUs, or of threads of a CPU [default: 1, 2, 4 and so on, as many as there are].
+    /// What there is one, two or more of [default: GPUs with --device cuda, otherwise threads].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    over: Option<Over>,
+    /// Numbers of them [default: 1, 2, 4 and so on, as many as there are GPUs or cores].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     numbers: Vec<u16>,
     /// Let the data grow with the number of GPUs or threads: the time should stay the same.
@@ -45,6 +49,17 @@ pub(crate) struct Arguments {
     pub(crate) csv: Option<PathBuf>,
 }
 
+/// What a benchmark has several of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Over {
+    /// GPUs of one run.
+    Gpus,
+    /// Threads of one run.
+    Threads,
+    /// Processes that make one run each at the same time, as tasks of an archive do: they share the threads, and take the GPUs in turn.
+    Processes,
+}
+
 /// Verbs that divide their work among GPUs.
 const VERBS: [Verb; 3] = [Verb::Search, Verb::Correlate, Verb::Spiir];
 
@@ -55,10 +70,10 @@ const QUICK_PEER_BYTES: usize = 1 << 20;
 const ABOUT: &str = "\
 Whole runs of the command line, from the start of the program to its end, on several GPUs or threads: the median in
 seconds. Speed-up: the time on the first number of them over this time. With --weak the data grow with the
-number, and the speed-up is multiplied by it. Efficiency: the speed-up over the ratio of the numbers. Then the
-seconds in which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way,
-from the time stamps of another run. Kernel speed-up: that of the seconds of kernels. Same: whether the products
-have the bytes of the first number of GPUs or threads.";
+number, as the runs do with --over processes, and the speed-up is multiplied by it. Efficiency: the speed-up over the
+ratio of the numbers. Then the seconds in which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way,
+from the time stamps of another run (of one of the processes). Kernel speed-up: that of the seconds of kernels. Same:
+whether the products have the bytes of the first number.";
 
 const HEADER: [&str; 10] = [
     "number",
@@ -76,14 +91,18 @@ const HEADER: [&str; 10] = [
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     session.check(0.0)?;
-    let numbers = arguments.numbers(&session.backend)?;
+    let over = arguments.over(&session.backend)?;
+    let numbers = arguments.numbers(over, &session.backend)?;
     let verbs = if arguments.verbs.is_empty() { &VERBS[..] } else { &arguments.verbs };
     let most = if arguments.weak { numbers.iter().copied().max().unwrap_or(1) } else { 1 };
     let sizes = |factor: usize| {
         let size = if arguments.quick { Size::Quick } else { Size::Scale };
         Sizes::of(size).times(factor as u64)
     };
-    let need = verbs.iter().map(|verb| 2 * verb.need(&sizes(most))).max().unwrap_or(0);
+    let processes =
+        if over == Over::Processes { numbers.iter().max().map_or(1, |n| *n as u64) } else { 1 };
+    let need =
+        verbs.iter().map(|verb| (1 + processes) * verb.need(&sizes(most))).max().unwrap_or(0);
     let place = place(arguments.folder.as_deref(), need)?;
     let home = tempfile::Builder::new().prefix("sidereal-scale-").tempdir_in(&place);
     let home = home.map_err(|error| Error::io(&place, error))?;
@@ -99,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         }
         say(&line("case", &HEADER.map(str::to_owned), "same"))?;
     }
-    let bench = Bench { arguments, session, home: home.path(), is_gpu: session.backend.is_gpu() };
+    let bench = Bench { arguments, session, home: home.path(), over };
     // Factors of the data, each with the numbers that are measured on these data.
     let data: Vec<(usize, Vec<usize>)> = match arguments.weak {
         true => numbers.iter().map(|number| (*number, vec![*number])).collect(),
@@ -176,13 +195,35 @@ fn scaled(chains: Vec<Chain>, dense: &str) -> Vec<Chain> {
 }
 
 impl Arguments {
-    /// Returns the numbers of GPUs or threads.
+    /// Returns what there are several of.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for GPUs without one.
+    fn over(&self, backend: &Backend) -> Result<Over> {
+        let usual = if backend.is_gpu() { Over::Gpus } else { Over::Threads };
+        match self.over.unwrap_or(usual) {
+            Over::Gpus if !backend.is_gpu() => {
+                Err(Error::parameter("--over", "gpus", "--device cuda has GPUs"))
+            }
+            Over::Threads if backend.is_gpu() => {
+                Err(Error::parameter("--over", "threads", "--device cpu has threads alone"))
+            }
+            Over::Processes if self.weak => Err(Error::parameter(
+                "--weak",
+                "given",
+                "with --over processes the work always grows",
+            )),
+            over => Ok(over),
+        }
+    }
+
+    /// Returns the numbers of GPUs, threads or processes.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more GPUs than there are.
-    fn numbers(&self, backend: &Backend) -> Result<Vec<usize>> {
+    fn numbers(&self, over: Over, backend: &Backend) -> Result<Vec<usize>> {
         let most = match backend {
-            Backend::Cuda(..) => sidereal::backend::cuda::Device::count()?,
+            Backend::Cuda(..) if over == Over::Gpus => Device::count()?,
             _ => std::thread::available_parallelism().map_or(1, usize::from),
         };
         if self.numbers.is_empty() {
@@ -190,7 +231,7 @@ impl Arguments {
             return Ok(doubled.take_while(|number| *number <= most).collect());
         }
         let numbers: Vec<usize> = self.numbers.iter().map(|number| usize::from(*number)).collect();
-        match numbers.iter().find(|number| backend.is_gpu() && **number > most) {
+        match numbers.iter().find(|number| over == Over::Gpus && **number > most) {
             Some(number) => {
                 let rule = format!("this machine has {most} GPUs");
                 Err(Error::parameter("--numbers", *number, rule))
@@ -208,7 +249,7 @@ impl Arguments {
 fn peer_rate(backend: &Backend, quick: bool) -> Result<Option<f64>> {
     let Backend::Cuda(device, _) = backend else { return Ok(None) };
     let bytes = if quick { QUICK_PEER_BYTES } else { PEER_BYTES };
-    let all = sidereal::backend::cuda::Device::all();
+    let all = Device::all();
     let other = all.into_iter().find(|other| other.ordinal() != device.ordinal());
     other.map(|other| measure::peer_transfer(device, &other, bytes)).transpose()
 }
@@ -218,7 +259,7 @@ struct Bench<'a> {
     arguments: &'a Arguments,
     session: &'a Session<'a>,
     home: &'a Path,
-    is_gpu: bool,
+    over: Over,
 }
 
 impl Bench<'_> {
@@ -232,29 +273,44 @@ impl Bench<'_> {
         kept: &Path,
     ) -> Result<Row> {
         let session = self.session;
+        let is_gpu = session.backend.is_gpu();
         let ordinals: Vec<String> = (0..number).map(|ordinal| ordinal.to_string()).collect();
-        let (device, threads) = match self.is_gpu {
-            true => (format!("cuda:{}", ordinals.join(",")), session.threads),
-            false => ("cpu".to_owned(), number),
+        let (devices, threads) = match self.over {
+            Over::Gpus => (vec![format!("cuda:{}", ordinals.join(","))], session.threads),
+            Over::Threads => (vec!["cpu".to_owned()], number),
+            Over::Processes => {
+                let gpus = if is_gpu { Device::count()?.max(1) } else { 1 };
+                let device = |process: usize| match is_gpu {
+                    true => format!("cuda:{}", process % gpus),
+                    false => "cpu".to_owned(),
+                };
+                ((0..number).map(device).collect(), (session.threads / number).max(1))
+            }
         };
         let (products, cache) = (self.home.join("products"), self.home.join("cache"));
-        let runs = Runs { chain, device, threads, piped: false, products, cache, cold: false };
+        let runs = Runs { chain, devices, threads, piped: false, products, cache, cold: false };
         let trace = trace_in(self.home);
-        if self.is_gpu {
+        if is_gpu {
             // Fills the cache of kernels.
             runs.once(None, session.caller)?;
         }
         runs.once(Some(&trace), session.caller)?;
         let shares = Shares::read(&trace)?;
-        for later in &chain.kept {
-            let from = runs.products.join(&later.from);
-            std::fs::rename(&from, &later.to).map_err(|error| Error::io(&from, error))?;
+        let made: Vec<PathBuf> = (0..runs.devices.len()).map(|one| runs.products_of(one)).collect();
+        for folder in &made {
+            for later in &chain.kept {
+                let from = folder.join(&later.from);
+                std::fs::rename(&from, &later.to).map_err(|error| Error::io(&from, error))?;
+            }
         }
         let is_same = match first {
             _ if self.arguments.weak => None,
-            Some(_) => Some(same_files(&runs.products, kept)?),
+            Some(_) => {
+                let same = made.iter().map(|folder| same_files(folder, kept));
+                Some(same.collect::<Result<Vec<bool>>>()?.into_iter().all(|is_same| is_same))
+            }
             None => {
-                let moved = std::fs::rename(&runs.products, kept);
+                let moved = std::fs::rename(&made[0], kept);
                 moved.map_err(|error| Error::io(kept, error))?;
                 None
             }
@@ -273,7 +329,11 @@ impl Bench<'_> {
             copies_s: shares.busy_s(Work::ToDevice) + shares.busy_s(Work::FromDevice),
             read_s: shares.busy_s(Work::Read),
             compute_s: shares.busy_s(Work::Compute),
-            is_weak: self.arguments.weak,
+            scaling: match self.over {
+                Over::Processes => Scaling::Processes,
+                _ if self.arguments.weak => Scaling::Weak,
+                _ => Scaling::Strong,
+            },
             is_same,
             wall_s,
             first: None,
@@ -289,7 +349,28 @@ impl Bench<'_> {
     }
 }
 
-/// Measured chain on a number of GPUs or threads.
+/// Growth of the work with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scaling {
+    /// The data stay the same.
+    Strong,
+    /// The data grow with the number.
+    Weak,
+    /// Each process makes a run of its own.
+    Processes,
+}
+
+impl Scaling {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Strong => "strong",
+            Self::Weak => "weak",
+            Self::Processes => "processes",
+        }
+    }
+}
+
+/// Measured chain on a number of GPUs or threads, or in a number of processes.
 #[derive(Clone, Debug)]
 struct Row {
     case: String,
@@ -301,7 +382,7 @@ struct Row {
     copies_s: f64,
     read_s: f64,
     compute_s: f64,
-    is_weak: bool,
+    scaling: Scaling,
     /// Whether the products are those of the first number; `None` if this is the first, or if the data differ.
     is_same: Option<bool>,
     first: Option<First>,
@@ -334,7 +415,7 @@ impl Row {
     fn speed_ups(&self) -> [f64; 3] {
         let Some(First { number, wall_s, kernels_s }) = self.first else { return [1.0; 3] };
         let ideal = self.number as f64 / number as f64;
-        let grown = if self.is_weak { ideal } else { 1.0 };
+        let grown = if self.scaling == Scaling::Strong { 1.0 } else { ideal };
         let wall = grown * wall_s / self.median_s();
         let kernels = if self.kernels_s > 0.0 { grown * kernels_s / self.kernels_s } else { 0.0 };
         [wall, wall / ideal, kernels]
@@ -346,7 +427,7 @@ impl Row {
             ("bench", json!("scale")),
             ("case", json!(self.case)),
             ("number", json!(self.number)),
-            ("scaling", json!(if self.is_weak { "weak" } else { "strong" })),
+            ("scaling", json!(self.scaling.name())),
             ("runs", json!(self.wall_s.len())),
             ("wall_s", json!(self.median_s())),
             ("wall_min_s", json!(self.wall_s.first())),
@@ -440,7 +521,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    fn row(number: usize, wall_s: f64, is_weak: bool) -> Row {
+    fn row(number: usize, wall_s: f64, scaling: Scaling) -> Row {
         Row {
             case: "a case".to_owned(),
             number,
@@ -450,7 +531,7 @@ mod tests {
             copies_s: 0.1,
             read_s: 0.2,
             compute_s: 0.3,
-            is_weak,
+            scaling,
             is_same: None,
             first: None,
         }
@@ -458,11 +539,11 @@ mod tests {
 
     #[test]
     fn speed_ups_are_relative_to_the_first_number() {
-        let one = row(1, 10.0, false).relative_to(None);
+        let one = row(1, 10.0, Scaling::Strong).relative_to(None);
         assert_eq!(one.speed_ups(), [1.0, 1.0, 1.0]);
-        let four = row(4, 4.0, false).relative_to(Some(&one));
+        let four = row(4, 4.0, Scaling::Strong).relative_to(Some(&one));
         assert_eq!(four.speed_ups(), [2.5, 0.625, 2.5]);
-        let grown = row(4, 12.5, true).relative_to(Some(&row(1, 10.0, true)));
+        let grown = row(4, 12.5, Scaling::Weak).relative_to(Some(&row(1, 10.0, Scaling::Weak)));
         let [wall, efficiency, _] = grown.speed_ups();
         assert!((wall - 3.2).abs() < 1e-12 && (efficiency - 0.8).abs() < 1e-12);
     }

@@ -61,6 +61,28 @@ fn verbs_are_measured_on_several_threads() {
     assert_eq!(cases, ["correlate, 8 antennas, 34 MB", "correlate, 8 antennas, 67 MB"]);
     assert!(entries(folder).iter().eq(["t.csv", "t.csv.json"]));
     assert_eq!(fs::read_to_string(folder.join("t.csv")).unwrap().lines().count(), 3);
+    for (more, rule) in
+        [("--over gpus", "--device cuda"), ("--over processes --weak", "always grows")]
+    {
+        fails(&sidereal(folder, &format!("{words} --overwrite {more}")), 2, &[rule]);
+    }
+}
+
+#[test]
+fn processes_make_a_run_each_with_the_same_products() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words = "bench scale --quick --verbs search,spiir --device cpu --over processes --numbers 1,3 --folder .";
+    let rows = json(folder, words);
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 4 && rows.iter().all(|row| row["scaling"] == "processes"), "{rows:?}");
+    for pair in rows.chunks_exact(2) {
+        assert_eq!((&pair[0]["number"], &pair[1]["number"]), (&1.into(), &3.into()));
+        assert_eq!(pair[1]["same_products"], true, "{}", pair[1]);
+        let wall = |row: &serde_json::Value| row["wall_s"].as_f64().unwrap();
+        let speed_up = 3.0 * wall(&pair[0]) / wall(&pair[1]);
+        assert!((pair[1]["speed_up"].as_f64().unwrap() / speed_up - 1.0).abs() < 1e-9);
+    }
 }
 
 #[test]
