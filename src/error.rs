@@ -135,7 +135,8 @@ impl Error {
     }
 
     /// Adds the number of a GPU to the error of its driver.
-    pub(crate) fn on_device(self, ordinal: usize) -> Self {
+    #[must_use]
+    pub fn on_device(self, ordinal: usize) -> Self {
         match self {
             Self::Device { call, code, text } => {
                 Self::Device { call, code, text: format!("{text}, on CUDA device {ordinal}") }

@@ -184,7 +184,18 @@ impl Joiner {
         (self.options.pointing == Pointing::Apart).then_some(self.options.most_beams)
     }
 
-    /// Joins the candidates of the first beams, those that were searched.
+    /// Returns the joiner of some of the beams, by their indices.
+    pub(crate) fn of(&self, beams: &[usize]) -> Self {
+        let only = |all: &Adjacency| Adjacency {
+            directions: beams.iter().map(|beam| all.directions[*beam]).collect(),
+            ..*all
+        };
+        let adjacency = self.options.adjacency.as_ref().map(only);
+        let options = JoinOptions { beams: beams.len(), adjacency, ..self.options.clone() };
+        Self { options, ..*self }
+    }
+
+    /// Joins the candidates of all beams.
     ///
     /// # Errors
     /// As [`join`].

@@ -287,3 +287,50 @@ fn several_gpus_give_the_lists_of_one() {
     let refused = run(home.path(), "dedisperse a.fil --dm-max 9 --device cuda:0,1", &two);
     fails(&refused, 2, &["--device", "cuda:0,1", "search, correlate and spiir search"]);
 }
+
+#[test]
+fn beams_on_several_gpus_have_the_products_of_one() {
+    let Some(home) = emulated() else { return };
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    for beam in 0..3 {
+        let words = format!(
+            "simulate burst b{beam}.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 3 --seed {beam} \
+             --burst dm=60,time=1,width=0.004,snr=2{beam}"
+        );
+        assert!(run(home.path(), &words, &[]).status.success());
+    }
+    let search = |out: &str, device: &str, more: &[(&str, &Path)]| {
+        let words = format!(
+            "search b0.fil b1.fil b2.fil --beams -o {out} --dm-max 80 --no-plots --reproducible -q --device {device}"
+        );
+        run(home.path(), &words, &[&two, more].concat())
+    };
+    for (out, device) in [("one", "cuda:0"), ("two", "cuda:0,1")] {
+        let done = search(out, device, &[]);
+        assert!(done.status.success(), "{}", stderr(&done));
+    }
+    let lists = [
+        "events.csv",
+        "b0_search/candidates.csv",
+        "b1_search/candidates.csv",
+        "b2_search/candidates.csv",
+    ];
+    for name in lists {
+        let list = |out: &str| fs::read_to_string(home.path().join(out).join(name)).unwrap();
+        assert!(list("one").lines().count() > 1, "{name}");
+        assert_eq!(list("two"), list("one"), "{name}");
+    }
+    // The beam on the second GPU fails; those on the first are joined.
+    let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:5:719:1"))];
+    let failed = search("failed", "cuda:0,1", &fault);
+    assert_ne!(code(&failed), 0);
+    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
+    let found = document(home.path(), "failed/summary.json");
+    assert_eq!(found["complete"], false);
+    let beams = found["beams"].as_array().unwrap();
+    assert!((1..3).contains(&beams.len()), "{found}");
+    for beam in beams {
+        let folder = beam["folder"].as_str().unwrap();
+        assert!(home.path().join("failed").join(folder).join("summary.json").is_file());
+    }
+}

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Verbs to measure [default: search, correlate and spiir].
     #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
     verbs: Vec<Verb>,
-    /// What there is one, two or more of [default: GPUs with --device cuda, otherwise threads].
+    /// Things whose number grows [default: GPUs with --device cuda, otherwise threads].
     #[arg(long, value_enum, value_name = "WHAT")]
     over: Option<Over>,
     /// Numbers of them [default: 1, 2, 4 and so on, as many as there are GPUs or cores].
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     pub(crate) csv: Option<PathBuf>,
 }
 
-/// What a benchmark has several of.
+/// Things whose number grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     /// GPUs of one run.

@@ -1,12 +1,21 @@
 //! Search of several beams or antennas, whose candidates are joined into events.
+//!
+//! Invariant: every beam has the products of a search of it alone, whether beams are searched one after another or on several GPUs
+//! at the same time.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
+use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::{FilterbankHeader, check_same_sampling};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::beams::{Detection, Pointing};
@@ -22,6 +31,7 @@ use crate::events::{
 };
 use crate::flags;
 use crate::numbers::tidy;
+use crate::output::Folder;
 use crate::plots::{duration, plural};
 use crate::selection::{BeamDocument, check_files};
 
@@ -93,6 +103,89 @@ impl BeamArguments {
 /// Suffix of the folder's default name.
 pub(super) const SUFFIX: &str = "beams";
 
+/// Returns the backends on which beams are searched at the same time: each of several GPUs with its share of the threads, if there are
+/// as many beams; otherwise all together, which divide the trial DMs of each beam.
+pub(super) fn backends(backend: &Backend, beams: usize) -> Vec<Backend> {
+    let shares = backend.shares();
+    let count = shares.len();
+    if count == 1 || beams < count {
+        return vec![backend.clone()];
+    }
+    let threads = Threads::new((backend.threads() / count).max(1));
+    let alone = |share: Backend| match share {
+        Backend::Cuda(device, _) => Backend::Cuda(device.alone(), threads.clone()),
+        other => other,
+    };
+    shares.into_iter().map(alone).collect()
+}
+
+/// Searches all beams with `search`, on several backends at the same time, until one fails or the user asks to stop; returns those that
+/// were searched to their ends, with their indices, and why others were not.
+///
+/// # Errors
+/// That of a beam, if none was searched; [`Error::Io`] if what is left of one cannot be removed from `folder`.
+pub(super) fn search_all(
+    beams: &[Beam],
+    backends: &[Backend],
+    folder: &Folder,
+    search: impl Fn(usize, &Backend) -> Result<Found> + Sync,
+) -> Result<(Vec<(usize, Found)>, Ending)> {
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let done = Mutex::new(Vec::with_capacity(beams.len()));
+    let named = |error: Error, backend: &Backend| match backend {
+        Backend::Cuda(device, _) if backends.len() > 1 => error.on_device(device.ordinal()),
+        _ => error,
+    };
+    let work = |backend: &Backend| {
+        while !is_over.load(Ordering::Relaxed)
+            && let index = next.fetch_add(1, Ordering::Relaxed)
+            && index < beams.len()
+        {
+            let searched = search(index, backend).map_err(|error| named(error, backend));
+            if searched.is_err() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, searched));
+        }
+    };
+    match backends {
+        [only] => work(only),
+        several => thread::scope(|scope| {
+            let work = &work;
+            several.iter().for_each(|backend| drop(scope.spawn(move || work(backend))));
+        }),
+    }
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    let (mut searched, mut ending) = (Vec::new(), Ending::Complete);
+    for (index, found) in done {
+        match found {
+            Ok(found) => {
+                if ending.is_complete() && !found.report.ending.is_complete() {
+                    ending = found.report.ending.clone();
+                }
+                searched.push((index, found));
+            }
+            Err(error) => {
+                // Only beams that were searched to their ends are joined.
+                remove_beam(&folder.file(&beams[index].folder))?;
+                if ending.is_read() {
+                    ending = Ending::after(error);
+                }
+            }
+        }
+    }
+    if searched.is_empty() { Err(ending.error()) } else { Ok((searched, ending)) }
+}
+
+/// Removes the folder of a beam, if there is one.
+fn remove_beam(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
+        _ => Ok(()),
+    }
+}
+
 /// Contents of summary.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document {
@@ -121,6 +214,8 @@ pub(super) struct Beam {
     /// Name of the folder of its products.
     pub(super) folder: String,
     pub(super) header: FilterbankHeader,
+    /// Trials that a search of it alone would have.
+    pub(super) plan: DmPlan,
 }
 
 /// Beams whose candidates are joined.
@@ -158,15 +253,20 @@ impl Beams {
         Ok(Self { all, joiner })
     }
 
-    /// Joins the candidates of the first beams, those that were searched, in the order of [`Beams::all`].
-    pub(super) fn document(&self, searched: &[Found], ending: &Ending) -> Result<Document> {
-        let beams = searched.iter().zip(&self.all).map(|(found, beam)| candidates(found, beam));
+    /// Joins the candidates of the beams that were searched, each with its index in [`Beams::all`].
+    pub(super) fn document(
+        &self,
+        searched: &[(usize, Found)],
+        ending: &Ending,
+    ) -> Result<Document> {
+        let indices: Vec<usize> = searched.iter().map(|(index, _)| *index).collect();
+        let beams = searched.iter().map(|(index, found)| candidates(found, &self.all[*index]));
         let JoinedBeams { tstart_mjd, beams, dropped, events } =
-            self.joiner.join(beams.collect())?;
+            self.joiner.of(&indices).join(beams.collect())?;
         Ok(Document {
             inputs: self.joiner.inputs(),
             max_beams: self.joiner.max_beams(),
-            threshold_snr: searched[0].snr,
+            threshold_snr: searched[0].1.snr,
             tstart_mjd,
             beams,
             dropped,
@@ -211,15 +311,20 @@ pub(super) fn of_beam(common: &Common, input: &Path) -> Common {
 }
 
 /// Formats the lines printed at the end.
-pub(super) fn text(document: &Document, searched: &[Found], place: &Path) -> String {
-    let sum = |of: fn(&Found) -> f64| searched.iter().map(of).sum::<f64>();
-    let candidates: usize = searched.iter().map(|found| found.report.candidates.len()).sum();
+pub(super) fn text(
+    document: &Document,
+    searched: &[(usize, Found)],
+    elapsed_s: f64,
+    place: &Path,
+) -> String {
+    let data_s: f64 = searched.iter().map(|(_, found)| found.report.data_s).sum();
+    let candidates: usize = searched.iter().map(|(_, found)| found.report.candidates.len()).sum();
     let mut text = format!(
         "Searched {} {}, {} of data, in {}: {}, {}.\n",
         searched.len(),
         document.inputs,
-        duration(sum(|found| found.report.data_s)),
-        duration(sum(|found| found.report.elapsed_s)),
+        duration(data_s),
+        duration(elapsed_s),
         plural(candidates, "candidate"),
         plural(document.events.len() + document.dropped, "event"),
     );

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
-use beams::{Beam, BeamArguments, Beams};
+use beams::{Beam, BeamArguments, Beams, of_beam, search_all};
 use clap::Args;
 use files::{Journal, Spool};
 use sidereal::backend::Backend;
@@ -280,7 +281,7 @@ fn writes_beams(folder: &Path, name: &str) -> bool {
     }
 }
 
-/// Searches several beams with one plan and one backend, and joins their candidates.
+/// Searches several beams with one plan, and joins their candidates.
 fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Result<Exit> {
     let recording = &arguments.recording;
     arguments.beams.check(&recording.inputs, arguments.resume.is_given())?;
@@ -291,51 +292,42 @@ fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Resu
     for path in &recording.inputs {
         let own = arguments.of_one(path);
         let opened = own.recording.open(dm_constant, &backend)?;
-        arguments.options(&opened)?;
+        let plan = arguments.options(&opened)?.plan;
         let header = opened.source.header().clone();
         let folder = own.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        all.push(Beam { path: path.clone(), folder, header });
+        all.push(Beam { path: path.clone(), folder, header, plan });
     }
     let beams = Beams::new(all, &arguments.beams, pointing, dm_constant)?;
     let also = arguments.also();
     let product = (beams::SUFFIX, BEAMS);
     let folder = arguments.destination.begin(recording, &also, product, common)?;
-    let mut searched: Vec<Found> = Vec::new();
-    let mut ending = Ending::Complete;
-    for beam in &beams.all {
+    let backends = beams::backends(&backend, beams.all.len());
+    let begun = Instant::now();
+    let search = |index: usize, backend: &Backend| {
+        let beam = &beams.all[index];
         if !common.quiet {
-            note!("{} of {}: {}", searched.len() + 1, beams.all.len(), beam.path.display());
+            note!("{} of {}: {}", index + 1, beams.all.len(), beam.path.display());
         }
-        let plan = searched.first().map(|first| &first.plan);
-        match search_beam(beam, plan, &backend, &folder, arguments, common) {
-            Ok(found) if found.report.ending.is_read() => {
-                if !found.report.ending.is_complete() {
-                    ending = found.report.ending.clone();
-                }
-                searched.push(found);
-            }
-            ended => {
-                // Only beams that were searched to their ends are joined.
-                remove_beam(&folder.file(&beam.folder))?;
-                ending = ended.map_or_else(Ending::after, |found| found.report.ending);
-                break;
-            }
-        }
-    }
-    if searched.is_empty() {
-        return Err(ending.error());
-    }
+        let own = of_beam(common, &beam.path);
+        let own = Common {
+            memory: own.memory.map(|bytes| bytes / backends.len() as u64),
+            no_progress: own.no_progress || backends.len() > 1,
+            ..own
+        };
+        search_beam(beam, &beams.all[0].plan, backend, &folder, arguments, &own)
+    };
+    let (searched, ending) = search_all(&beams.all, &backends, &folder, search)?;
+    let elapsed_s = begun.elapsed().as_secs_f64();
     if !ending.is_read() {
         interrupt::finishing();
     }
     let document = beams.document(&searched, &ending)?;
-    let sum = |of: fn(&Found) -> f64| searched.iter().map(of).sum::<f64>();
-    let run = Run::new(common).on(&backend);
-    let run = run.took(sum(|found| found.report.elapsed_s), sum(|found| found.report.data_s));
+    let data_s = searched.iter().map(|(_, found)| found.report.data_s).sum();
+    let run = Run::new(common).on(&backend).took(elapsed_s, data_s);
     let inputs = [recording.files(), also].concat();
     let made = Made { provenance: Provenance::new(common, &inputs)?, run };
     let place = folder.place().to_path_buf();
-    let text = beams::text(&document, &searched, &place);
+    let text = beams::text(&document, &searched, elapsed_s, &place);
     beams::write_events(&folder.file(EVENTS), &document)?;
     let document = made.product("search-beams", document);
     json::write(&folder.file("summary.json"), &document)?;
@@ -353,34 +345,28 @@ fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Resu
     Ok(errors::ended(&ending, &place))
 }
 
-/// Searches a beam, and writes its folder within `folder` if it was searched to its end. `plan` is that of the other beams.
+/// Searches a beam with the trials of all beams, and writes its folder within `folder`.
+///
+/// # Errors
+/// What ended the search before the recording, or kept it from beginning.
 fn search_beam(
     beam: &Beam,
-    plan: Option<&DmPlan>,
+    plan: &DmPlan,
     backend: &Backend,
     folder: &Folder,
     arguments: &Arguments,
     common: &Common,
 ) -> Result<Found> {
-    let (own, own_common) = (arguments.of_one(&beam.path), beams::of_beam(common, &beam.path));
-    let mut work = Work::on(backend.clone(), &own, &own_common)?;
-    if let Some(plan) = plan {
-        // The default trials depend on the telescope that a header names.
-        work.options.plan = plan.clone();
-    }
+    let own = arguments.of_one(&beam.path);
+    let mut work = Work::on(backend.clone(), &own, common)?;
+    // The default trials depend on the telescope that a header names.
+    work.options.plan = plan.clone();
     let mut found = work.search(folder, Keep::Nothing)?;
-    if found.report.ending.is_read() {
-        work.write(&folder.inner(&beam.folder)?, &mut found)?;
+    if !found.report.ending.is_read() {
+        return Err(found.report.ending.error());
     }
+    work.write(&folder.inner(&beam.folder)?, &mut found)?;
     Ok(found)
-}
-
-/// Removes the folder of a beam, if there is one.
-fn remove_beam(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
-        _ => Ok(()),
-    }
 }
 
 /// Options of what a live search does with its candidates, beside writing lists.
