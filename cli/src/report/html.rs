@@ -23,7 +23,7 @@ const SCRIPTS: [&str; 2] =
     [include_str!("../../assets/page/plots.js"), include_str!("../../assets/page/report.js")];
 
 /// Columns that come first, in this order; others follow by their names.
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 27] = [
     "number",
     "name",
     "gps",
@@ -33,6 +33,9 @@ const COLUMNS: [&str; 24] = [
     "network_snr",
     "dm",
     "width_s",
+    "origin",
+    "in_beams",
+    "beam_snrs",
     "far_hz",
     "mass1",
     "mass2",
