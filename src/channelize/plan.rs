@@ -172,6 +172,8 @@ pub struct Plan {
     points: usize,
     hop: usize,
     coefficients: Vec<f64>,
+    /// Antennas of all plans among which an array is divided; otherwise those of the input.
+    of_antennas: usize,
 }
 
 impl Plan {
@@ -194,7 +196,19 @@ impl Plan {
         let hop = hop(points, options.oversampling.0, options.oversampling.1)?;
         check_form(&options)?;
         let coefficients = options.window.coefficients(options.taps, points)?;
-        Ok(Self { options, points, hop, coefficients })
+        Ok(Self { options, points, hop, coefficients, of_antennas: antennas })
+    }
+
+    /// Returns a plan for some of `antennas` antennas, whose spectra have the bits of a plan for all of them: a GPU's choices that
+    /// affect the last bits follow from the whole.
+    #[must_use]
+    pub(crate) fn as_part_of(self, antennas: usize) -> Self {
+        Self { of_antennas: antennas, ..self }
+    }
+
+    /// Returns the streams of all antennas of [`Plan::as_part_of`].
+    pub(super) fn whole_streams(&self) -> usize {
+        Input { antennas: self.of_antennas, ..*self.input() }.streams()
     }
 
     /// Returns the options.

@@ -75,6 +75,7 @@ if [[ "${2:-}" == --test ]]; then
         found devices $fault 'work of device 0 with memory of device 1'
     done
     found devices other_owner 'work of device 0 with memory of device 1'
+    found devices other_rows 'work of device 1 with memory of device 0'
     found devices forgotten_wait 'copied 1'
     SIDEREAL_EMULATED_LATE=1 found devices forgotten_wait 'copied 0'
     SIDEREAL_EMULATED_LATE=1 found devices freed 'memory of device 1 that is freed'

@@ -37,4 +37,4 @@ pub use prefetch::Prefetch;
 pub use quick::{Better, CompileRequest};
 pub use staging::{DownloadRing, ReadRows, RowReader, UploadRing, UploadSlot};
 pub use startup::{Spent, StartUp, start_up};
-pub use stream::{CopiedRows, Event, Stream};
+pub use stream::{CopiedRows, Event, MAX_PITCH, Stream};

@@ -36,6 +36,9 @@ unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
+/// Maximum row pitch of the driver's copies of rows, in bytes.
+pub const MAX_PITCH: usize = 1 << 30;
+
 /// The stream does not synchronize with the default stream.
 const NON_BLOCKING: u32 = 1;
 
@@ -201,6 +204,110 @@ impl Stream {
             let (from, to) = (from.at(range.start), to.address());
             let copied = sys::cuMemcpyPeerAsync(to, own, from, theirs, bytes, self.handle);
             check("cuMemcpyPeerAsync", copied)
+        })
+    }
+
+    /// Enqueues a copy of rows of a buffer of any device, from byte `from_first` on, to a buffer of this device, from byte
+    /// `to_first` on. Streams must wait as for [`Stream::copy_from_peer`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for rows that overlap; [`Error::Shape`] past an end; [`Error::Device`] if the driver fails.
+    pub fn copy_rows_from(
+        &self,
+        from: &Buffer<u8>,
+        from_first: usize,
+        to: &mut Buffer<u8>,
+        to_first: usize,
+        rows: &CopiedRows,
+    ) -> Result<()> {
+        if rows.bytes == 0 || rows.rows == 0 {
+            return Ok(());
+        }
+        for (name, stride) in
+            [("stride of the source", rows.from_stride), ("stride of the copy", rows.to_stride)]
+        {
+            if rows.rows > 1 && stride < rows.bytes {
+                let rule = format!("rows have {} bytes", rows.bytes);
+                return Err(Error::parameter(name, stride, rule));
+            }
+        }
+        let end = |first: usize, stride: usize| {
+            first.saturating_add((rows.rows - 1).saturating_mul(stride)).saturating_add(rows.bytes)
+        };
+        fits("copy of rows from a buffer", from.len(), end(from_first, rows.from_stride))?;
+        fits("copy of rows to a device's buffer", to.len(), end(to_first, rows.to_stride))?;
+        to.check_on(&self.device)?;
+        self.bind()?;
+        let name = match *from.device() == self.device {
+            true => "copy within a GPU",
+            false => "copy between GPUs",
+        };
+        let bytes = rows.rows * rows.bytes;
+        self.traced(Work::ToDevice, name, bytes, || {
+            // SAFETY: all rows lie in the buffers, which are not the same.
+            unsafe {
+                self.copy_rows_of(from.device(), from.at(from_first), to.at(to_first), rows)
+            }
+        })
+    }
+
+    /// Enqueues a copy of rows of device `theirs` from address `from` to address `to`.
+    ///
+    /// # Safety
+    /// Every row, on both sides, must lie in memory of its device, and the two sides must not overlap.
+    unsafe fn copy_rows_of(
+        &self,
+        theirs: &Device,
+        from: u64,
+        to: u64,
+        rows: &CopiedRows,
+    ) -> Result<()> {
+        let (own, others) = (self.device.context(), theirs.context());
+        if rows.rows == 1 || rows.from_stride.max(rows.to_stride) > MAX_PITCH {
+            return (0..rows.rows).try_for_each(|row| {
+                let at = |first: u64, stride: usize| first + (row * stride) as u64;
+                let (from, to) = (at(from, rows.from_stride), at(to, rows.to_stride));
+                // SAFETY: the caller guarantees the row; both contexts live as long as their devices.
+                check("cuMemcpyPeerAsync", unsafe {
+                    sys::cuMemcpyPeerAsync(to, own, from, others, rows.bytes, self.handle)
+                })
+            });
+        }
+        if *theirs == self.device {
+            // SAFETY: forwards the caller's guarantee.
+            return unsafe { self.copy_rows(from, to, rows) };
+        }
+        let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let copy = sys::CUDA_MEMCPY3D_PEER {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcZ: 0,
+            srcLOD: 0,
+            srcMemoryType: kind,
+            srcHost: std::ptr::null(),
+            srcDevice: from,
+            srcArray: std::ptr::null_mut(),
+            srcContext: others,
+            srcPitch: rows.from_stride,
+            srcHeight: rows.rows,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstZ: 0,
+            dstLOD: 0,
+            dstMemoryType: kind,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to,
+            dstArray: std::ptr::null_mut(),
+            dstContext: own,
+            dstPitch: rows.to_stride,
+            dstHeight: rows.rows,
+            WidthInBytes: rows.bytes,
+            Height: rows.rows,
+            Depth: 1,
+        };
+        // SAFETY: the caller guarantees the rows; both contexts live as long as their devices.
+        check("cuMemcpy3DPeerAsync", unsafe {
+            sys::cuMemcpy3DPeerAsync(&raw const copy, self.handle)
         })
     }
 

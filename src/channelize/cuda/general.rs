@@ -240,7 +240,7 @@ fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     // The batch size must not depend on the tuned pass size, because it affects the last bits of the results.
     let batch = batch.max(1);
     // Rounds to whole spectra of all streams if they fit.
-    let streams = plan.input().streams();
+    let streams = plan.whole_streams();
     let batch = if batch < streams { batch } else { batch / streams * streams };
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
 }

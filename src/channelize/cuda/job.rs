@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::backend::cuda::{Buffer, CopiedRows, Device, Stream};
+use crate::backend::cuda::{Buffer, CopiedRows, Device, MAX_PITCH, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
 pub use crate::voltage::DeviceVoltages;
@@ -73,9 +73,6 @@ impl Target {
         Self { address: address.wrapping_sub(before), strides }
     }
 }
-
-/// Maximum row pitch of the driver's 2-D copy.
-const MAX_PITCH: usize = 1 << 30;
 
 /// Samples of every stream in device memory.
 #[derive(Clone, Copy, Debug)]

@@ -44,8 +44,8 @@ pub(super) struct Launcher {
 
 /// Returns whether a row's samples fit the fused kernel.
 fn may_be_fused(plan: &Plan) -> bool {
-    let input = plan.input();
-    let spectrum = input.streams().saturating_mul(input.encoding.bytes(plan.hop()));
+    let samples = plan.input().encoding.bytes(plan.hop());
+    let spectrum = plan.whole_streams().saturating_mul(samples);
     spectrum.saturating_mul(plan.spectra_per_row()) <= MAX_ROW_BYTES
 }
 

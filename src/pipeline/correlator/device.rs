@@ -1,6 +1,7 @@
-//! F-engine on a GPU: copies voltages to the device; spectra stay there until the X-engine multiplies them.
+//! F-engine of some antennas on a GPU: copies voltages to the device; spectra stay there for the X-engine.
 //!
-//! Invariant: a spectrum's bits depend on its number and on the device, never on the division into gulps.
+//! Invariant: a spectrum's bits depend on its number and on the kind of device, never on the division into gulps or of the antennas
+//! among GPUs.
 
 use std::ops::Range;
 
@@ -10,17 +11,16 @@ use super::antenna::AntennaInput;
 use super::recordings::{Channels, Delays};
 use super::window::Window;
 use crate::backend::Backend;
-use crate::backend::cuda::{self, Buffer, Device, Stream, UploadRing};
+use crate::backend::cuda::{self, Buffer, Device, Event, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::{Channelizer, DeviceVoltages, Input};
-use crate::correlate::DeviceSpectra;
 use crate::delay::{DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 use crate::{channelize, correlate, delay};
 
 /// Number of double-buffer slots.
-const SLOTS: usize = 2;
+pub(super) const SLOTS: usize = 2;
 
 /// Alignment of an input's rows: one memory line, in bytes.
 const LINE: usize = 128;
@@ -33,7 +33,7 @@ pub(super) struct SampleFormat {
     pub(super) scale: f64,
 }
 
-/// Configuration of the device F-engine.
+/// Configuration of the F-engines of all antennas.
 pub(super) struct DeviceConfig<'a> {
     pub(super) plan: &'a correlate::Plan,
     pub(super) channels: &'a Channels,
@@ -49,90 +49,96 @@ pub(super) struct DeviceConfig<'a> {
     pub(super) capacity: usize,
 }
 
-/// Antennas, and the windows of their recordings.
+/// Returns the bytes from one input to the next, in rows for `capacity` spectra.
+pub(super) fn input_stride(plan: &correlate::Plan, capacity: usize) -> usize {
+    plan.encoding().bytes(capacity).next_multiple_of(LINE)
+}
+
+/// Antennas of an F-engine, the windows of their recordings, and the model of their delays.
 #[derive(Clone, Copy)]
-struct HostSamples<'a> {
-    antennas: &'a [AntennaInput],
-    windows: &'a [Window],
+pub(super) struct HostSamples<'a> {
+    pub(super) antennas: &'a [AntennaInput],
+    pub(super) windows: &'a [Window],
+    pub(super) delays: &'a Delays,
 }
 
-/// Spectra on the device, for the X-engine.
-pub(super) struct DeviceSupply<'a> {
-    pub(super) spectra: &'a mut Buffer<u8>,
-    pub(super) layout: DeviceSpectra,
-    /// Axes channel, antenna, word.
-    pub(super) valid: Option<&'a Buffer<u64>>,
-    pub(super) stream: &'a Stream,
-}
-
-/// Spectra computed on a device.
-pub(super) struct OnDevice {
-    work: Stream,
+/// F-engine of a range of the antennas on a GPU.
+pub(super) struct DeviceFEngine {
+    pub(super) work: Stream,
+    /// Indices among all correlated antennas.
+    pub(super) antennas: Range<usize>,
     /// Groups of antennas with the same sample format.
     groups: Vec<Group>,
     /// Axes antenna (by group), time, (total delay, residual delay); none without phase rotation.
     delays: Option<UploadRing<f64>>,
     /// Whether `delays` holds the delays of the current spectra.
     delays_held: bool,
-    masks: UploadRing<u64>,
-    /// Whether `masks` holds the mask of the most recently supplied spectra.
-    mask_held: bool,
-    /// Rows of a mask: channels x antennas.
-    mask_rows: usize,
-    /// Corrected spectra, input of the X-engine.
-    natural: Buffer<u8>,
-    layout: Natural,
+    /// Corrected spectra of the antennas; axes channel, input, time.
+    pub(super) natural: Buffer<u8>,
+    inputs: usize,
+    /// Completion of the corrected spectra.
+    pub(super) corrected: Event,
     /// Range of available spectra.
     made: Range<u64>,
 }
 
-impl OnDevice {
+impl DeviceFEngine {
     /// Lists the kernels of a configuration.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] as [`OnDevice::new`].
-    pub(super) fn sources(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<cuda::Source>> {
+    /// [`crate::Error::Parameter`] as [`DeviceFEngine::new`].
+    pub(super) fn sources(
+        device: &Device,
+        config: &DeviceConfig<'_>,
+        antennas: &Range<usize>,
+    ) -> Result<Vec<cuda::Source>> {
         let mut sources = Vec::new();
-        for (format, antennas) in antenna_groups(config.formats) {
-            let GroupPlans { delays, bank, .. } = GroupPlans::new(config, format, &antennas)?;
+        for (format, own) in antenna_groups(&config.formats[antennas.clone()]) {
+            let GroupPlans { delays, bank, .. } = GroupPlans::new(config, format, &own)?;
             sources.extend(bank.iter().flat_map(|plan| channelize::sources(plan, device)));
             sources.push(delay::source(&delays));
         }
         Ok(sources)
     }
 
+    /// Builds the F-engine of `antennas`, a range of all correlated ones.
+    ///
     /// # Errors
     /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver
     /// fails.
-    pub(super) fn new(device: &Device, config: &DeviceConfig<'_>) -> Result<Self> {
+    pub(super) fn new(
+        device: &Device,
+        config: &DeviceConfig<'_>,
+        antennas: Range<usize>,
+    ) -> Result<Self> {
         let plan = config.plan;
-        let input_stride = plan.encoding().bytes(config.capacity).next_multiple_of(LINE);
-        let layout =
-            Natural { first_byte: 0, channel_stride: plan.inputs() * input_stride, input_stride };
-        let words = correlate::Plan::mask_words(config.capacity);
+        let inputs = antennas.len() * plan.polarizations();
+        let channel_bytes = inputs * input_stride(plan, config.capacity);
         let delays = match config.fixed {
             true => None,
-            false => {
-                Some(UploadRing::new(device, 2 * config.formats.len() * config.capacity, SLOTS)?)
-            }
+            false => Some(UploadRing::new(device, 2 * antennas.len() * config.capacity, SLOTS)?),
         };
         let work = device.stream()?;
-        let mut natural = device.buffer(plan.channels().saturating_mul(layout.channel_stride))?;
+        let mut natural = device.buffer(plan.channels().saturating_mul(channel_bytes))?;
         // Initialized because the X-engine reads past the last time, although it does not use the values.
         let whole = 0..natural.len();
         work.fill(&mut natural, whole, 0)?;
         Ok(Self {
             work,
             natural,
-            groups: Group::all(device, config)?,
+            groups: Group::all(device, config, &config.formats[antennas.clone()])?,
+            antennas,
             delays,
             delays_held: false,
-            masks: UploadRing::new(device, plan.channels() * plan.antennas() * words, SLOTS)?,
-            mask_held: false,
-            mask_rows: plan.channels() * plan.antennas(),
-            layout,
+            inputs,
+            corrected: device.event()?,
             made: 0..0,
         })
+    }
+
+    /// Returns the F-engine's device.
+    pub(super) fn device(&self) -> &Device {
+        self.work.device()
     }
 
     /// Returns whether an X-engine call must start at the first available spectrum, because recorded voltages must
@@ -141,11 +147,11 @@ impl OnDevice {
         self.groups.iter().any(Group::is_recorded)
     }
 
-    /// Returns the saturated complex samples of each antenna; zeros for a device that has failed.
-    pub(super) fn saturated(&self, antennas: usize) -> Vec<u64> {
-        let mut all = vec![0; antennas];
-        self.groups.iter().for_each(|group| group.add_saturated(&mut all));
-        all
+    /// Adds each antenna's saturated complex samples to the counts of all correlated antennas; none for a device that has
+    /// failed.
+    pub(super) fn add_saturated(&self, all: &mut [u64]) {
+        let own = &mut all[self.antennas.clone()];
+        self.groups.iter().for_each(|group| group.add_saturated(own));
     }
 
     /// Enqueues the computation of the antennas' prepared spectra, after an attempt to measure their gains. The host
@@ -155,21 +161,18 @@ impl OnDevice {
     /// Errors of the filter banks and of the delay correction.
     pub(super) fn make(
         &mut self,
-        antennas: &[AntennaInput],
-        windows: &[Window],
-        delays: &Delays,
+        samples: HostSamples<'_>,
         spectra: Range<u64>,
         threads: &Threads,
     ) -> Result<()> {
         self.release()?;
         self.made = spectra.clone();
-        let segments = segments(antennas, &spectra);
-        let samples = HostSamples { antennas, windows };
+        let segments = segments(samples.antennas, &spectra);
         for group in &mut self.groups {
-            group.settle(antennas)?;
+            group.settle(samples.antennas)?;
             group.make(samples, &segments, threads, &self.work)?;
         }
-        self.send_delays(antennas, delays)
+        self.send_delays(samples)
     }
 
     /// Releases the buffers of the previous spectra.
@@ -181,38 +184,33 @@ impl OnDevice {
         self.groups.iter_mut().try_for_each(|group| group.release(&self.work))
     }
 
-    fn send_delays(&mut self, antennas: &[AntennaInput], all: &Delays) -> Result<()> {
+    fn send_delays(&mut self, samples: HostSamples<'_>) -> Result<()> {
         let Some(uploads) = &mut self.delays else { return Ok(()) };
         let times = (self.made.end - self.made.start) as usize;
         let mut slot = uploads.current();
         let rows = slot.host()?.chunks_exact_mut(2 * times);
         let order = self.groups.iter().flat_map(|group| &group.antennas);
         for (row, antenna) in rows.zip(order) {
-            for (pair, delay) in row.chunks_exact_mut(2).zip(antennas[*antenna].delays(all)) {
+            let delays = samples.antennas[*antenna].delays(samples.delays);
+            for (pair, delay) in row.chunks_exact_mut(2).zip(delays) {
                 pair.copy_from_slice(&[delay.total_s, delay.residual_s]);
             }
         }
-        slot.send(2 * times * antennas.len())?;
+        slot.send(2 * times * self.antennas.len())?;
         self.delays_held = true;
         Ok(())
     }
 
-    /// Enqueues the delay correction of `times` spectra from number `first` on and returns them; `fill` writes their
-    /// validity mask, if there is one.
+    /// Enqueues the delay correction of `times` spectra from number `first` on; `input_stride` is the bytes from one input to
+    /// the next.
     ///
     /// # Errors
     /// Errors of the delay correction.
-    pub(super) fn supply(
-        &mut self,
-        first: u64,
-        times: usize,
-        fill: Option<impl FnOnce(&mut [u64])>,
-    ) -> Result<DeviceSupply<'_>> {
-        if std::mem::replace(&mut self.mask_held, false) {
-            self.masks.release(&self.work)?;
-        }
+    pub(super) fn correct(&mut self, first: u64, times: usize, input_stride: usize) -> Result<()> {
         let stride = (self.made.end - self.made.start) as usize;
         let first = (first - self.made.start) as usize;
+        let channel_stride = self.inputs * input_stride;
+        let layout = Natural { first_byte: 0, channel_stride, input_stride };
         let delays = match &mut self.delays {
             Some(uploads) => Some(uploads.acquire(&self.work)?.0),
             None => None,
@@ -221,20 +219,10 @@ impl OnDevice {
         for group in &mut self.groups {
             let place = row * stride + first;
             let own = delays.map(|seconds| DeviceDelays { seconds, first: place, stride });
-            group.correct(first, times, own, &mut self.natural, self.layout, &self.work)?;
+            group.correct(first, times, own, &mut self.natural, layout, &self.work)?;
             row += group.antennas.len();
         }
-        let valid = match fill {
-            Some(fill) => {
-                let words = self.mask_rows * correlate::Plan::mask_words(times);
-                self.mask_held = true;
-                Some(self.masks.upload(words, &self.work, fill)?)
-            }
-            None => None,
-        };
-        let Natural { first_byte, channel_stride, input_stride } = self.layout;
-        let layout = DeviceSpectra { first_byte, channel_stride, input_stride, times };
-        Ok(DeviceSupply { spectra: &mut self.natural, layout, valid, stream: &self.work })
+        Ok(())
     }
 }
 
@@ -255,7 +243,7 @@ const PIECE_BYTES: usize = 16 << 20;
 
 /// Antennas of one sample format.
 struct Group {
-    /// Indices among all correlated antennas.
+    /// Indices among the F-engine's antennas.
     antennas: Vec<usize>,
     format: SampleFormat,
     /// Streams per antenna.
@@ -322,18 +310,25 @@ impl GroupPlans {
             band: (!config.fixed).then(|| channels.band.clone()),
             gains: vec![Complex::ZERO],
         })?;
+        let alike = config.formats.iter().filter(|other| **other == format).count();
         let bank = |one: &channelize::Plan| {
             let input = Input { encoding, scale, antennas: antennas.len(), ..*one.input() };
-            channelize::Plan::new(channelize::Options { input, ..one.options().clone() })
+            let plan =
+                channelize::Plan::new(channelize::Options { input, ..one.options().clone() });
+            Ok(plan?.as_part_of(alike))
         };
         Ok(Self { form, delays, bank: config.bank.map(bank).transpose()? })
     }
 }
 
 impl Group {
-    /// Builds one group per sample format.
-    fn all(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<Self>> {
-        let groups = antenna_groups(config.formats).into_iter();
+    /// Builds one group per sample format of `formats`, those of the F-engine's antennas.
+    fn all(
+        device: &Device,
+        config: &DeviceConfig<'_>,
+        formats: &[SampleFormat],
+    ) -> Result<Vec<Self>> {
+        let groups = antenna_groups(formats).into_iter();
         groups.map(|(format, own)| Self::new(device, config, format, own)).collect()
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch};
-use super::device::{DeviceSupply, OnDevice};
+use super::peers::OnDevice;
 use super::reading::Sources;
 use super::recordings::{Channels, Delays};
 use super::window::{Framing, InvalidRange, Window, cells};
@@ -49,7 +49,7 @@ pub(super) enum Spectra {
     Rows(Vec<u8>),
     /// Recorded voltages; axes antenna, channel, polarization, time.
     Streams(VoltageBlock<'static>),
-    /// Spectra in the memory of the GPU that multiplies them.
+    /// Spectra in the memory of the GPUs that multiply them.
     Device(Box<OnDevice>),
 }
 
@@ -61,8 +61,8 @@ pub(super) enum Supply<'a> {
         spectra: correlate::Spectra<'a>,
         mask: Option<Mask<'a>>,
     },
-    /// In the memory of the GPU that multiplies them.
-    Device(DeviceSupply<'a>),
+    /// In the memory of the GPUs that multiply them.
+    Device(&'a mut OnDevice),
 }
 
 /// Part of a gulp that belongs to one antenna.
@@ -104,7 +104,7 @@ impl FEngine {
     pub(super) fn saturated(&self) -> Vec<u64> {
         let antennas = &self.parts.antennas;
         match &self.spectra {
-            Spectra::Device(device) => device.saturated(antennas.len()),
+            Spectra::Device(device) => device.saturated(),
             _ => antennas.iter().map(AntennaInput::saturated).collect(),
         }
     }
@@ -236,7 +236,7 @@ impl FEngine {
                     antenna[0].finalize(window, own);
                 });
                 antennas.iter_mut().try_for_each(AntennaInput::take_outcome)?;
-                device.make(antennas, windows, delays, spectra.clone(), &self.threads)?;
+                device.make(antennas, windows, delays, spectra.clone())?;
             }
         }
         antennas.iter_mut().try_for_each(AntennaInput::take_outcome)
@@ -263,8 +263,11 @@ impl FEngine {
                 correlate::Spectra::Streams(block.voltages().slice(skipped, times)?)
             }
             Spectra::Device(device) => {
-                let fill = mask.as_ref().map(|mask| |bits: &mut [u64]| mask.fill(bits));
-                return Ok(Supply::Device(device.supply(first, times, fill)?));
+                let fill = mask.as_ref().map(|mask| {
+                    |channels: Range<usize>, bits: &mut [u64]| mask.fill_channels(channels, bits)
+                });
+                device.supply(first, times, fill)?;
+                return Ok(Supply::Device(device));
             }
         };
         Ok(Supply::Host { spectra, mask })
@@ -291,6 +294,12 @@ pub(super) struct Mask<'a> {
 impl Mask<'_> {
     /// Writes the bits; axes channel, antenna, word.
     pub(super) fn fill(&self, mask: &mut [u64]) {
+        let channels = &self.parts.channels;
+        self.fill_channels(0..channels.coarse * channels.fine, mask);
+    }
+
+    /// Like [`Mask::fill`], for some of the channels.
+    pub(super) fn fill_channels(&self, channels: Range<usize>, mask: &mut [u64]) {
         let Self { parts, times } = self;
         let (antennas, fine) = (parts.antennas.len(), parts.channels.fine);
         let count = (times.end - times.start) as usize;
@@ -305,8 +314,11 @@ impl Mask<'_> {
                 let from = invalid.spectra.start.max(times.start);
                 let to = invalid.spectra.end.min(times.end).max(from);
                 let bits = (from - times.start) as usize..(to - times.start) as usize;
-                for channel in invalid.coarse.start * fine..invalid.coarse.end * fine {
-                    let row = &mut mask[(channel * antennas + index) * words..][..words];
+                let own = channels.start.max(invalid.coarse.start * fine)
+                    ..channels.end.min(invalid.coarse.end * fine);
+                for channel in own {
+                    let row = (channel - channels.start) * antennas + index;
+                    let row = &mut mask[row * words..][..words];
                     clear(row, &bits);
                 }
             }

@@ -7,6 +7,7 @@ mod antenna;
 mod device;
 mod f_engine;
 mod options;
+mod peers;
 mod reading;
 mod recordings;
 mod setup;

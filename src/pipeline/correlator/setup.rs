@@ -6,9 +6,10 @@ use super::antenna::{
     AntennaInput, Bank, GainControl, GainSource, GainTable, SampleLocation, check_precision,
     encoding,
 };
-use super::device::{DeviceConfig, OnDevice, SampleFormat};
+use super::device::{DeviceConfig, SampleFormat};
 use super::f_engine::{FEngine, Parts, Spectra};
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
+use super::peers::OnDevice;
 use super::reading::{Reader, Sources};
 use super::recordings::{
     ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
@@ -238,7 +239,7 @@ impl SpectraParameters {
         let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
         let config = self.device_config(plan, formats, capacity);
         let mut sources = correlate::sources(plan, device);
-        sources.extend(OnDevice::sources(device, &config).unwrap_or_default());
+        sources.extend(OnDevice::sources(backend, &config).unwrap_or_default());
         device.prefetch(move || sources)
     }
 
@@ -259,7 +260,7 @@ impl SpectraParameters {
         }
     }
 
-    /// Allocates the spectra of a gulp: on the GPU, or on the host if the GPU's memory or the filter bank's library is
+    /// Allocates the spectra of a gulp: on the GPUs, or on the host if a GPU's memory or the filter bank's library is
     /// missing.
     fn spectra_buffer(
         &self,
@@ -269,10 +270,10 @@ impl SpectraParameters {
         gulp: usize,
     ) -> Result<SpectraBuffer> {
         let mut not_on_device = None;
-        if let Backend::Cuda(device, _) = backend {
+        if backend.is_gpu() {
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
             let config = self.device_config(plan, formats, capacity);
-            match OnDevice::new(device, &config) {
+            match OnDevice::new(backend, &config) {
                 Ok(made) => {
                     let spectra = Spectra::Device(Box::new(made));
                     return Ok(SpectraBuffer { spectra, capacity, not_on_device });

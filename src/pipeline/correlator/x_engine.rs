@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::device::DeviceSupply;
 use super::f_engine::{FEngine, Supply};
 use super::options::Integration;
+use super::peers::{DeviceSupply, share};
 use super::recordings::Baseline;
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::backend::cuda::Device;
 use crate::backend::threads::Threads;
-use crate::correlate::{BlockBuffer, CornerTurn, Correlator, DeviceSpectra, Options, Output, Plan};
+use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Options, Output, Plan};
 use crate::error::Result;
 use crate::trace::{self, Work};
 use crate::voltage::VoltageEncoding;
@@ -33,8 +33,6 @@ pub(super) struct XEngine {
     backend: Backend,
     /// By ascending channels.
     shares: Vec<Share>,
-    /// Completion of the spectra on the GPU that computes them; none without peers.
-    ready: Option<Event>,
     threads: Threads,
     sums: Sums,
     counts: Vec<u64>,
@@ -46,18 +44,8 @@ pub(super) struct XEngine {
 struct Share {
     channels: Range<usize>,
     correlator: Correlator,
-    /// Copy of the spectra, if the device is a peer of the one that computes them.
-    peer: Option<Peer>,
-}
-
-/// Copy of a share's spectra on a peer.
-struct Peer {
-    device: Device,
-    stream: Stream,
-    /// Completion of the copy.
-    copied: Event,
-    /// Spectra and validity mask; allocated for the first spectra.
-    buffers: Option<(Buffer<u8>, Buffer<u64>)>,
+    /// GPU that errors name; `None` if it is the only one.
+    named: Option<Device>,
 }
 
 /// Readout buffer; axes channel, baseline, pair.
@@ -94,22 +82,17 @@ impl XEngine {
         let count = devices.len().min(plan.channels());
         let mut shares = Vec::with_capacity(count);
         for (index, device) in devices[..count].iter().enumerate() {
-            let bound = |index: usize| plan.channels() * index / count;
-            let mut share = Share::new(&plan, bound(index)..bound(index + 1), device, index > 0)?;
-            share.correlator.reserve(integration)?;
-            shares.push(share);
+            let channels = share(plan.channels(), index, count);
+            let mut own = Share::new(&plan, channels, device, devices.len() == 1)?;
+            own.run(|correlator| correlator.reserve(integration))?;
+            shares.push(own);
         }
-        let ready = match backend {
-            Backend::Cuda(device, _) if count > 1 => Some(device.event()?),
-            _ => None,
-        };
         Ok(Self {
             plan,
             corner_turn: None,
             backend: backend.clone(),
             counts,
             shares,
-            ready,
             threads: threads.clone(),
             sums,
             elapsed_s: [0.0; 3],
@@ -156,14 +139,19 @@ impl XEngine {
                 let span = on_host.then(|| trace::span(Work::Compute, "X-engine"));
                 for share in &mut self.shares {
                     let block = buffer.block().channels(&self.plan, share.channels.clone())?;
-                    share.correlator.run(block)?;
+                    share.run(|correlator| correlator.run(block))?;
                 }
                 drop(span);
                 self.elapsed_s[0] += (turned - begin).as_secs_f64();
                 self.elapsed_s[1] += turned.elapsed().as_secs_f64();
             }
-            Supply::Device(supply) => {
-                enqueue(&mut self.shares, supply, self.ready.as_ref())?;
+            Supply::Device(spectra) => {
+                for (share, supply) in self.shares.iter_mut().zip(spectra.supplies()) {
+                    share.run(|correlator| {
+                        let DeviceSupply { spectra, layout, valid, stream } = supply?;
+                        correlator.enqueue(spectra, layout, valid, stream)
+                    })?;
+                }
                 self.elapsed_s[1] += begin.elapsed().as_secs_f64();
             }
         }
@@ -222,74 +210,37 @@ impl XEngine {
             Sums::Integer(sums) => Output::Integer(&mut sums[..elements]),
             Sums::Float(sums) => Output::Float(&mut sums[..elements]),
         };
-        let Share { channels, correlator, .. } = &mut self.shares[share];
-        let own = part.start - channels.start..part.end - channels.start;
-        correlator.read(own, output, &mut self.counts[..counts])
+        let share = &mut self.shares[share];
+        let own = part.start - share.channels.start..part.end - share.channels.start;
+        let counts = &mut self.counts[..counts];
+        share.run(|correlator| correlator.read(own, output, counts))
     }
 }
 
 impl Share {
-    fn new(plan: &Plan, channels: Range<usize>, device: &Backend, is_peer: bool) -> Result<Self> {
+    fn new(
+        plan: &Plan,
+        channels: Range<usize>,
+        device: &Backend,
+        is_alone: bool,
+    ) -> Result<Self> {
         let options = Options { channels: channels.len(), ..plan.options().clone() };
         let own = Plan::new(options)?.with_precision(plan.precision());
-        let peer = match device {
-            Backend::Cuda(device, _) if is_peer => Some(Peer {
-                device: device.clone(),
-                stream: device.stream()?,
-                copied: device.event()?,
-                buffers: None,
-            }),
+        let named = match device {
+            Backend::Cuda(device, _) if !is_alone => Some(device.clone()),
             _ => None,
         };
-        Ok(Self { channels, correlator: Correlator::new(own, device)?, peer })
+        Ok(Self { channels, correlator: Correlator::new(own, device)?, named })
     }
 
-    /// Enqueues the copy of a peer's spectra, which are there after `ready`, and their correlation.
-    fn enqueue_copied(&mut self, supply: &DeviceSupply<'_>, ready: &Event) -> Result<()> {
-        let Self { channels, correlator, peer: Some(peer) } = self else { return Ok(()) };
-        let (layout, plan) = (supply.layout, correlator.plan());
-        let words = plan.antennas() * Plan::mask_words(layout.times);
-        let (spectra, valid) = match &mut peer.buffers {
-            Some(buffers) => buffers,
-            empty => {
-                // Rows are as long as the most spectra of any gulp.
-                let most = 8 * layout.input_stride / plan.encoding().sample_bits();
-                let words = plan.antennas() * Plan::mask_words(most);
-                empty.insert((
-                    peer.device.buffer(channels.len() * layout.channel_stride)?,
-                    peer.device.buffer(channels.len() * words)?,
-                ))
-            }
-        };
-        peer.stream.wait(ready)?;
-        let bytes = |channel: usize| layout.first_byte + channel * layout.channel_stride;
-        let own = bytes(channels.start)..bytes(channels.end);
-        peer.stream.copy_from_peer(supply.spectra, own, spectra)?;
-        if let Some(mask) = supply.valid {
-            let own = channels.start * words..channels.end * words;
-            peer.stream.copy_from_peer(mask, own, valid)?;
-        }
-        peer.stream.record(&peer.copied)?;
-        let own = DeviceSpectra { first_byte: 0, ..layout };
-        let valid = supply.valid.map(|_| &*valid);
-        correlator.enqueue(spectra, own, valid, &peer.stream)
+    /// Calls `work`, in whose error a GPU among several is named.
+    fn run(&mut self, work: impl FnOnce(&mut Correlator) -> Result<()>) -> Result<()> {
+        let named = self.named.as_ref();
+        work(&mut self.correlator).map_err(|error| match named {
+            Some(device) => error.on_device(device.ordinal()),
+            None => error,
+        })
     }
-}
-
-/// Enqueues the correlation of spectra on the GPU that computed them and on its peers.
-fn enqueue(shares: &mut [Share], supply: DeviceSupply<'_>, ready: Option<&Event>) -> Result<()> {
-    let Some((own, peers)) = shares.split_first_mut() else { return Ok(()) };
-    if let Some(ready) = ready {
-        supply.stream.record(ready)?;
-        peers.iter_mut().try_for_each(|share| share.enqueue_copied(&supply, ready))?;
-    }
-    let DeviceSupply { spectra, layout, valid, stream } = supply;
-    own.correlator.enqueue(spectra, layout, valid, stream)?;
-    // The next spectra must not replace these before the peers have copied them.
-    peers
-        .iter()
-        .filter_map(|share| share.peer.as_ref())
-        .try_for_each(|peer| stream.wait(&peer.copied))
 }
 
 /// Returns the number of channels per readout block.

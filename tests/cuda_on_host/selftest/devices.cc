@@ -32,6 +32,7 @@ int cuMemcpyDtoHAsync_v2(void*, uint64_t, size_t, void*);
 int cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t, void*);
 int cuMemcpyPeer(uint64_t, void*, uint64_t, void*, size_t);
 int cuMemcpyPeerAsync(uint64_t, void*, uint64_t, void*, size_t, void*);
+int cuMemcpy3DPeerAsync(const void*, void*);
 int cuMemsetD8Async(uint64_t, unsigned char, size_t, void*);
 int cuStreamDestroy_v2(void*);
 int cuEventElapsedTime_v2(float*, void*, void*);
@@ -181,6 +182,48 @@ static void order(Device& first, Device& second) {
   expect(cuMemcpyPeerAsync(y, second.context, x, &good, 4, stream) == INVALID_CONTEXT, "a copy needs the contexts of both");
 }
 
+// The driver's description of a copy of boxes, as cuda.h lays it out.
+struct End {
+  size_t x, y, z, lod;
+  unsigned kind;
+  void* host;
+  uint64_t device;
+  void *array, *context;
+  size_t pitch, height;
+};
+struct Boxes {
+  End from, to;
+  size_t bytes, rows, layers;
+};
+static End end_of(Device& device, uint64_t address, size_t pitch, size_t height) {
+  return {0, 0, 0, 0, 2, nullptr, address, nullptr, device.context, pitch, height};
+}
+
+// Rows of 8 bytes are copied from rows of 12 bytes to rows of 16 bytes of the other device.
+static void boxes(Device& first, Device& second) {
+  void *stream, *other_stream, *doubled;
+  second.bind(), cuStreamCreate(&other_stream, 1);
+  uint64_t y = upload(std::vector<uint32_t>(32, 7));
+  first.bind(), cuStreamCreate(&stream, 1), cuEventCreate(&doubled, 0);
+  std::vector<uint32_t> words(18), expected(32, 7);
+  for (uint32_t i = 0; i < 18; i++) words[i] = i;
+  uint64_t x = upload(words);
+  first.launch_in(stream, "one_more", 1, 1, 0, x), cuEventRecord(doubled, stream);
+  Boxes all{end_of(first, x, 12, 3), end_of(second, y, 16, 4), 8, 2, 2};
+  all.from.y = 1, all.from.x = 4, all.to.x = 8;
+  for (int layer = 0; layer < 2; layer++)
+    for (int row = 0; row < 2; row++)
+      for (int word = 0; word < 2; word++) expected[16 * layer + 4 * row + 2 + word] = words[9 * layer + 3 * (row + 1) + 1 + word];
+  second.bind(), cuStreamWaitEvent(other_stream, doubled, 0);
+  expect(cuMemcpy3DPeerAsync(&all, other_stream) == 0 && cuStreamSynchronize(other_stream) == 0, "boxes are copied between devices");
+  expect(download<uint32_t>(y, 32) == expected, "and nothing else");
+  Boxes odd = all;
+  odd.to.pitch = 4;
+  expect(cuMemcpy3DPeerAsync(&odd, other_stream) == 1, "rows that overlap are refused");
+  odd = all, odd.from.context = &odd;
+  expect(cuMemcpy3DPeerAsync(&odd, other_stream) == INVALID_CONTEXT, "and a copy without a context");
+}
+
 static void synchronized(Device& first, Device& second) {
   void* stream;
   first.bind(), cuStreamCreate(&stream, 1);
@@ -273,6 +316,8 @@ static void lost(Device& first, Device& second) {
   first.bind();
   expect(cuStreamSynchronize(other_stream) == LAUNCH_FAILED && cuEventQuery(other_event) == LAUNCH_FAILED, "also under the other's context");
   expect(cuMemcpyPeerAsync(x, first.context, y, second.context, 4, stream) == LAUNCH_FAILED, "and copies from it");
+  Boxes rows{end_of(second, y, 4, 1), end_of(first, x, 4, 1), 4, 1, 1};
+  expect(cuMemcpy3DPeerAsync(&rows, stream) == LAUNCH_FAILED, "of rows too");
   expect(cuStreamWaitEvent(stream, other_event, 0) == 0, "its events are not waited for");
   expect(first.launch_in(stream, "twice", 1, 1, 0, x) == 0 && cuStreamSynchronize(stream) == 0 && word_at(x) == 14, "the other device goes on");
   expect(cuMemFree_v2(x) == 0 && cuMemAlloc_v2(&x, 4) == 0, "and has its memory");
@@ -305,6 +350,10 @@ static int fault(Device& first, Device& second, const std::string& name) {
     return printf("copied %u\n", word_at(y));
   }
   if (name == "other_owner") return cuMemcpyPeerAsync(x, second.context, y, first.context, 4, stream);
+  if (name == "other_rows") {
+    Boxes all{end_of(second, x, 8, 2), end_of(first, y, 8, 2), 4, 2, 1};
+    return cuMemcpy3DPeerAsync(&all, stream);
+  }
   if (name == "freed") {
     // The copy is in a stream of another device than the freed memory's.
     cuMemcpyPeerAsync(x, first.context, y, second.context, 4, stream), cuMemFree_v2(y);
@@ -340,7 +389,7 @@ int main(int arguments, char** words) {
   if (count() > 1) {
     Device second(words[1], 1);
     if (arguments > 2) return fault(first, second, words[2]);
-    memory(first, second), handles(first, second), order(first, second), synchronized(first, second), access(first, second);
+    memory(first, second), handles(first, second), order(first, second), boxes(first, second), synchronized(first, second), access(first, second);
     transforms(first, second), threads(first, second);
   }
   first.bind();

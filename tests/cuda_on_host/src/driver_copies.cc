@@ -23,6 +23,21 @@ struct Rows {
   size_t to_pitch;
   size_t bytes, rows;
 };
+// The description of a copy of boxes between devices.
+struct Boxes {
+  struct End {
+    size_t x, y, z, lod;
+    unsigned kind;
+    void* host;
+    uint64_t device;
+    void* array;
+    void* context;
+    size_t pitch, height;
+
+    uint64_t row(size_t layer, size_t row) const { return device + ((z + layer) * height + y + row) * pitch + x; }
+  } from, to;
+  size_t bytes, rows, layers;
+};
 constexpr unsigned HOST = 1, DEVICE = 2;
 
 // Calls `visit` with both ends of each row.
@@ -91,6 +106,36 @@ DRIVER cuMemcpyPeerAsync(uint64_t to, void* to_context, uint64_t from, void* fro
     expect();
     show_memory(target, source);
     memcpy((void*)to, (const void*)from, bytes);
+    return SUCCESS;
+  });
+}
+// Between device memory only.
+DRIVER cuMemcpy3DPeerAsync(const Boxes* boxes, void* stream) {
+  EMULATED_CALL_FOR(device_of_stream(stream));
+  Boxes all = *boxes;
+  int target = device_of_context(all.to.context), source = device_of_context(all.from.context);
+  if (target == NO_CONTEXT || source == NO_CONTEXT) return INVALID_CONTEXT;
+  for (int device : {target, source})
+    if (Result result = failed(device)) return result;
+  if (all.from.kind != DEVICE || all.to.kind != DEVICE) return NOT_SUPPORTED;
+  for (const Boxes::End& end : {all.from, all.to})
+    if (all.bytes > end.pitch || (all.layers > 1 && all.rows > end.height)) return INVALID_VALUE;
+  auto for_each_row = [all](auto visit) {
+    for (size_t layer = 0; layer < all.layers; layer++)
+      for (size_t row = 0; row < all.rows; row++) visit(all.to.row(layer, row), all.from.row(layer, row));
+  };
+  auto expect = [=] {
+    for_each_row([&](uint64_t to, uint64_t from) {
+      expect_device("cuMemcpy3DPeer (from)", source, from, all.bytes), expect_device("cuMemcpy3DPeer (to)", target, to, all.bytes);
+      if (overlap(to, from, all.bytes)) die("cuMemcpy3DPeer: source and target overlap");
+    });
+  };
+  expect();
+  return enqueue(stream, [=] {
+    // As for cuMemcpyPeer.
+    expect();
+    show_memory(target, source);
+    for_each_row([&](uint64_t to, uint64_t from) { memcpy((void*)to, (const void*)from, all.bytes); });
     return SUCCESS;
   });
 }
