@@ -22,10 +22,13 @@ mod array;
 mod cuda;
 #[path = "voltage/memory.rs"]
 mod memory;
+#[path = "common/random.rs"]
+mod random;
 
-use VoltageEncoding::{Complex8, Complex16, ComplexF32, Real8};
+use VoltageEncoding::{Complex8, Complex16, ComplexF32, Real8, Real16};
 use array::{drain, inputs, polynomial, recording};
 use memory::{Memory, noise};
+use random::Random;
 
 /// Serializes the tests, since one fills nearly all device memory.
 static DEVICE: RwLock<()> = RwLock::new(());
@@ -88,9 +91,15 @@ impl Scene {
     }
 
     fn run(&self, backend: &Backend, gulp: usize) -> (Vec<Integration>, Summary) {
-        let array = array::array(ANTENNAS);
+        let mut inputs = inputs(&self.recordings);
+        let mut antennas = 0;
+        for input in &mut inputs {
+            let own = input.source.header().antennas;
+            input.antennas = (antennas..antennas + own).map(array::name).collect();
+            antennas += own;
+        }
+        let array = array::array(antennas);
         let options = CorrelateOptions { gulp, ..self.options.clone() };
-        let inputs = inputs(&self.recordings);
         let made = match &self.delays {
             Some(delays) => ArrayCorrelator::with_delays(&array, inputs, delays, &options, backend),
             None => ArrayCorrelator::new(&array, inputs, &options, backend),
@@ -281,8 +290,8 @@ fn host_made_spectra_are_multiplied(device: &Device, gpu: &Backend) {
     });
     let array = array::array(ANTENNAS);
     let room = device.free_bytes().unwrap();
-    // The remaining memory suffices for the sums of the X-engine.
-    let taken: Buffer<u8> = device.buffer(room - (24 << 20)).unwrap();
+    // The remaining memory suffices for the sums of the X-engine, not for the spectra of one antenna.
+    let taken: Buffer<u8> = device.buffer(room - (10 << 20)).unwrap();
     let inputs = inputs(&scene.recordings);
     let mut correlator = ArrayCorrelator::new(&array, inputs, &scene.options, gpu).unwrap();
     drop(taken);
@@ -291,6 +300,70 @@ fn host_made_spectra_are_multiplied(device: &Device, gpu: &Backend) {
     let (expected, _) = scene.run(&Backend::best(2), 0);
     // The same spectra, and exact sums of them.
     assert!(expected == found);
+}
+
+/// Returns a random correlation of up to six antennas, one or more in a recording.
+fn random_scene(random: &mut Random) -> Scene {
+    let is_real = random.below(4) == 0;
+    let encodings = if is_real { &[Real8, Real16][..] } else { &[Complex8, Complex16, ComplexF32] };
+    let channelized = !is_real && random.below(3) == 0;
+    let polarizations = 1 + random.below(2);
+    let coarse: &[f64] = [&[21.0][..], &[21.0, 20.0], &[23.0, 22.0, 21.0]][random.below(3)];
+    let times = if channelized { 150 + random.below(200) } else { 1500 + random.below(1500) };
+    let alike = random.below(2) == 0;
+    let (mut recordings, mut delays) = (Vec::new(), Vec::new());
+    for recording in 0..1 + random.below(4) {
+        let encoding = if alike { encodings[0] } else { encodings[random.below(encodings.len())] };
+        let antennas = 1 + random.below(2);
+        let header = VoltageHeader { polarizations, antennas, ..memory::header(coarse, encoding) };
+        let mut own = array::recording(&header, recording, times, |stream, time| {
+            let common = stream % (coarse.len() * polarizations);
+            (noise(100 + common, time) + noise(20 * recording + stream, time)) * 20.0
+        });
+        for _ in 0..random.below(3) {
+            let (first, start) = (random.below(header.streams()), random.below(times) as u64);
+            let times = (random.below(times / 4) as u64).min(times as u64 - start);
+            own.flags.push(Flag { streams: first..first + 1, start, times });
+        }
+        recordings.push(own);
+        for _ in 0..antennas {
+            let samples = 8.0 * (random.uniform() - 0.5) * header.tsamp_s;
+            let rate = 0.02 * (random.uniform() - 0.5);
+            delays.push(polynomial(header.start, &[samples, rate]));
+        }
+    }
+    let mut options = CorrelateOptions::new(CHANNELS);
+    options.channelize = Some(!channelized);
+    let spectra = if channelized { times } else { times / CHANNELS - 16 } as f64;
+    let spectrum_s = if channelized { 1e-6 } else { CHANNELS as f64 * 1e-6 };
+    options.integration_s = spectrum_s * (1.0 + random.uniform() * 0.7 * spectra).floor();
+    options.nbits = [4, 8, 32][random.below(3)];
+    if !channelized && random.below(3) == 0 {
+        options.average_channels = 2;
+    }
+    Scene { recordings, delays: (random.below(3) > 0).then_some(delays), options }
+}
+
+/// Any antennas, in recordings of any kind, have the same visibilities on any number of GPUs, also more GPUs than antennas.
+#[test]
+fn several_gpus_divide_any_antennas() {
+    let Some((one, divided)) = cuda::divisions(3) else { return };
+    let _others = DEVICE.read();
+    let mut random = Random::new(29);
+    for case in 0..24 {
+        let scene = random_scene(&mut random);
+        let gulp = [0, 1 + random.below(70)][random.below(2)];
+        let (expected, first) = scene.run(&one, gulp);
+        let streams: Vec<_> = scene.recordings.iter().map(|own| &own.header).collect();
+        let name = format!("{case}: {:?} {gulp} {streams:?}", scene.options);
+        assert!(first.made_on_device && !expected.is_empty(), "{name}");
+        for several in &divided {
+            let (found, summary) = scene.run(several, gulp);
+            assert!(summary.made_on_device, "{name}");
+            assert!(found == expected, "{} {name}", several.name());
+            assert_eq!(summary.antennas, first.antennas, "{name}");
+        }
+    }
 }
 
 /// Several GPUs have a share of the channels each, and the visibilities of one.

@@ -334,3 +334,34 @@ fn beams_on_several_gpus_have_the_products_of_one() {
         assert!(home.path().join("failed").join(folder).join("summary.json").is_file());
     }
 }
+
+/// Antennas divided among GPUs give the visibilities of one; the GPU that fails, or to which copies fail, is named.
+#[test]
+fn several_gpus_give_the_visibilities_of_one() {
+    let Some(home) = emulated() else { return };
+    let simulated = "simulate array -o array -q --layout 3,300 --source 140,-20,200,Spot --sefd 100 --freq 150 \
+                     --bandwidth 1 --seconds 0.02 --start 2025-01-01T00:00:00 --seed 5";
+    assert!(run(home.path(), simulated, &[]).status.success());
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    let correlate = |out: &str, device: &str, more: &[(&str, &Path)]| {
+        let words = format!(
+            "correlate array/ant00.dada array/ant01.dada array/ant02.dada --antennas array/antennas.csv -o {out} --channels 32 \
+             --integration 0.005 --gulp 100 --no-plots --no-progress -q --device {device}"
+        );
+        run(home.path(), &words, &[&two, more].concat())
+    };
+    for (out, device) in [("one.uvh5", "cuda:0"), ("two.uvh5", "cuda:0,1")] {
+        let done = correlate(out, device, &[]);
+        assert!(done.status.success(), "{}", stderr(&done));
+    }
+    let data = |name: &str| {
+        let file = hdf5_pure::File::open(home.path().join(name)).unwrap();
+        file.dataset("Data/visdata").unwrap().read_raw().unwrap()
+    };
+    assert_eq!(data("one.uvh5"), data("two.uvh5"));
+    for fault in ["cuLaunchKernel:9:719:1", "cuMemcpy3DPeerAsync:2:719:1", "cuMemcpyHtoDAsync_v2:6:719:1"] {
+        let failed = correlate("failed.uvh5", "cuda:0,1", &[("SIDEREAL_EMULATED_FAIL", Path::new(fault))]);
+        assert_eq!(code(&failed), 5, "{fault}: {}", stderr(&failed));
+        assert!(stderr(&failed).contains("CUDA device 1"), "{fault}: {}", stderr(&failed));
+    }
+}

@@ -104,6 +104,15 @@ impl Backend {
         }
     }
 
+    /// Returns this backend without the peers of its GPU.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        match self {
+            Self::Cuda(device, threads) => Self::Cuda(device.alone(), threads.clone()),
+            Self::Reference | Self::Cpu(..) => self.clone(),
+        }
+    }
+
     /// Returns the SIMD level of the host part; `None` for the reference.
     pub fn level(&self) -> Option<Level> {
         match self.host() {

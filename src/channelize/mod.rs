@@ -124,7 +124,7 @@ impl Channelizer {
     /// kind of output does; [`Error::Device`] if a GPU fails, with the number of valid output bytes.
     pub fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<Progress> {
         let room = self.check(&input, &output)?;
-        let consumed = self.fitting(room, input.times(), input.encoding().group_samples());
+        let consumed = self.plan.fitting(self.times, self.rows, room, input.times());
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         let input = input.slice(0, consumed)?;
@@ -199,8 +199,7 @@ impl Channelizer {
         let row_bytes = self.plan.row_elements() * self.plan.element_bytes();
         let bytes = rows.end.saturating_mul(row_bytes);
         check_length("output (bytes)", bytes, bytes.min(output.len()))?;
-        let step = self.plan.input().encoding.group_samples();
-        let consumed = self.fitting(rows.len(), layout.times, step);
+        let consumed = self.plan.fitting(self.times, self.rows, rows.len(), layout.times);
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         if let Engine::Cuda(engine) = &mut self.engine {
@@ -246,6 +245,13 @@ impl Channelizer {
         self.rows = 0;
     }
 
+    /// Like [`reset`](Self::reset), for another place of the same stream: on a GPU, counts of saturated values go on.
+    pub(crate) fn restart(&mut self) {
+        let Engine::Cuda(engine) = &mut self.engine else { return self.reset() };
+        engine.restart();
+        (self.times, self.rows) = (0, 0);
+    }
+
     /// Checks the arguments and returns the output's capacity in rows.
     fn check(&self, input: &Voltages<'_>, output: &Output<'_>) -> Result<usize> {
         let plan = &self.plan;
@@ -268,19 +274,6 @@ impl Channelizer {
             return Err(Error::parameter("output", "of the wrong kind", rule));
         }
         Ok(room / plan.row_elements())
-    }
-
-    /// Returns how many of the `offered` samples can be consumed if the output has space for `free` rows; a partial
-    /// count is a multiple of `step`, the samples per byte.
-    fn fitting(&self, free: usize, offered: usize, step: usize) -> usize {
-        let plan = &self.plan;
-        // One sample fewer than would complete the first row that does not fit.
-        let rows = (self.rows + 1).saturating_add(free as u64);
-        let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
-        let samples = spectra.saturating_mul(plan.hop() as u64);
-        let most = samples.saturating_add(plan.span() as u64 - 1) - self.times;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        if offered <= most { offered } else { most / step * step }
     }
 }
 

@@ -355,6 +355,19 @@ impl Plan {
     pub fn max_rows(&self, times: usize) -> usize {
         times / self.samples_per_row() + 1
     }
+
+    /// Returns how many of the `offered` samples a filter bank consumes that has consumed `times` and written `rows`, if the
+    /// output has space for `free` rows; a partial count is a whole number of bytes.
+    pub(crate) fn fitting(&self, times: u64, rows: u64, free: usize, offered: usize) -> usize {
+        // One sample fewer than would complete the first row that does not fit.
+        let rows = (rows + 1).saturating_add(free as u64);
+        let spectra = rows.saturating_mul(self.spectra_per_row() as u64) - 1;
+        let samples = spectra.saturating_mul(self.hop as u64);
+        let most = samples.saturating_add(self.span() as u64 - 1) - times;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let step = self.input().encoding.group_samples();
+        if offered <= most { offered } else { most / step * step }
+    }
 }
 
 fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {

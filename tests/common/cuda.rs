@@ -51,6 +51,17 @@ pub(crate) fn several(threads: usize) -> Option<(Backend, Backend)> {
     Some((backend(first.clone()), backend(all)))
 }
 
+/// Returns the first device alone, and with each smaller number of the others as its peers; otherwise as [`several`].
+pub(crate) fn divisions(threads: usize) -> Option<(Backend, Vec<Backend>)> {
+    let (one, all) = several(threads)?;
+    let Backend::Cuda(device, _) = &all else { unreachable!("a GPU") };
+    let joined = |count: usize| {
+        let (first, peers) = (device.clone(), device.peers()[..count].to_vec());
+        Backend::Cuda(first.with_peers(peers).expect("devices"), Threads::new(threads))
+    };
+    Some((one, (1..=device.peers().len()).map(joined).collect()))
+}
+
 fn no_device(why: &str) {
     skip::skip("cuda", &format!("no CUDA device: {why}"));
 }

@@ -184,7 +184,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         memory: common.memory,
         ..spectra.options(recorded.header())?
     };
-    let backend = common.backend_for(Work::on_voltages(&arguments.inputs), Gpus::One)?;
+    let backend = common.backend_for(Work::on_voltages(&arguments.inputs), Gpus::Several)?;
     let mut making =
         Making::begin(recorded, spectra.values(outputs.format()), options, &backend, common)?;
     let piped = outputs.piped();
@@ -207,7 +207,7 @@ pub(crate) fn run_live(
     arguments.check()?;
     let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
     // A GPU takes a while to start, and a stream does not wait.
-    let backend = common.backend_for(Work::on_voltages(addresses), Gpus::One)?;
+    let backend = common.backend_for(Work::on_voltages(addresses), Gpus::Several)?;
     if backend.is_gpu()
         && let Some(header) = streams::described(addresses)?
     {

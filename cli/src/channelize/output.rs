@@ -219,7 +219,7 @@ impl Making {
         let (source, depth) = match format {
             Format::Fil => {
                 let depth = depth(nbits)?;
-                let filterbank = VoltageFilterbank::new(recorded, &options, backend)?;
+                let filterbank = VoltageFilterbank::divided(recorded, &options, backend)?;
                 (Source::Rows(Box::new(filterbank)), depth)
             }
             Format::Guppi | Format::Dada => {

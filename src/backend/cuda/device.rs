@@ -167,6 +167,12 @@ impl Device {
         Ok(Self { peers: peers.into(), ..self })
     }
 
+    /// Returns the same GPU without its peers.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        Self { peers: Arc::default(), ..self.clone() }
+    }
+
     /// Returns the peers, without this GPU.
     pub fn peers(&self) -> &[Self] {
         &self.peers

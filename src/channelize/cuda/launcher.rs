@@ -97,9 +97,14 @@ impl Launcher {
     }
 
     pub(super) fn reset(&mut self) {
+        self.restart();
+        self.is_new = true;
+    }
+
+    /// Like [`Launcher::reset`], but saturated values are counted on.
+    pub(super) fn restart(&mut self) {
         self.cache.reset();
         self.next = 0;
-        self.is_new = true;
     }
 
     /// Consumes all samples and enqueues the rows that they complete.

@@ -58,6 +58,11 @@ impl Engine {
         self.launcher.reset();
     }
 
+    /// Starts a new stream whose saturated values are counted with those of the old one.
+    pub(super) fn restart(&mut self) {
+        self.launcher.restart();
+    }
+
     /// Consumes all samples and writes the rows they complete to the front of the output.
     pub(super) fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<()> {
         let output: &mut [u8] = match output {

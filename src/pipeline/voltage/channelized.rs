@@ -26,7 +26,7 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 /// Bytes of spectra computed on the host before they are transposed into streams: they stay in its caches.
 const HOST_BYTES: usize = 1 << 20;
 
-/// Bytes of spectra computed on a GPU before they are transposed: enough to copy and compute at the same time.
+/// Bytes of spectra computed on each GPU before they are transposed: enough to copy and compute at the same time.
 const DEVICE_BYTES: usize = 32 << 20;
 
 /// Edge of the square tile of the transposition, in streams and in spectra: a tile's line is one cache line or less.
@@ -95,7 +95,7 @@ impl std::fmt::Debug for ChannelizedVoltages {
 
 impl ChannelizedVoltages {
     /// Binds a recording to its filter bank; automatic gains read its beginning. The detection options (`products`,
-    /// `ascending`) have no effect.
+    /// `ascending`) have no effect. A GPU and its peers divide the spectra, except behind coherent dedispersion.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming an option that does not fit the recording, or has no meaning for voltages (sums
@@ -168,7 +168,10 @@ impl ChannelizedVoltages {
             arriving,
             not_finite,
             threads: backend.host().threads(),
-            step_bytes: if backend.is_gpu() { DEVICE_BYTES } else { HOST_BYTES },
+            step_bytes: match backend.is_gpu() {
+                true => DEVICE_BYTES * backend.shares().len(),
+                false => HOST_BYTES,
+            },
             rows: Vec::new(),
             row: 0,
             end: u64::MAX,
@@ -604,7 +607,7 @@ impl Measured {
         let bits = input.streams() * input.encoding.sample_bits() * plan.hop();
         let spectra = (BLOCK_BYTES * 8 / bits).clamp(MIN_SPECTRA, SPECTRA);
         let times = plan.span() + (spectra - 1) * plan.hop();
-        let mut bank = FilterBank::new(plan, coherent, None, backend)?;
+        let mut bank = FilterBank::new(plan, coherent, None, &backend.alone())?;
         bank.restart(sample);
         let start = bank.start(sample);
         source.skip(start)?;

@@ -71,6 +71,19 @@ impl VoltageFilterbank {
         options: &ChannelizeOptions,
         backend: &Backend,
     ) -> Result<Self> {
+        Self::divided(source, options, &backend.alone())
+    }
+
+    /// Like [`Self::new`], for rows that the host reads: a GPU and its peers divide them, except behind coherent dedispersion.
+    /// A search of such rows on a GPU copies them back to it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn divided(
+        source: Box<dyn VoltageSource>,
+        options: &ChannelizeOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();

@@ -18,7 +18,7 @@ use crate::voltage::VoltageBlock;
 /// Bytes of voltages per read for the host, unless requested otherwise; also the smallest read after an error.
 const HOST_BYTES: usize = 4 << 20;
 
-/// Bytes of voltages per read for a GPU, which copies and computes parts of a block at the same time.
+/// Bytes of voltages per read for each GPU, which copies and computes parts of a block at the same time.
 const DEVICE_BYTES: usize = 64 << 20;
 
 /// Longest time of voltages per read of a live stream, in seconds.
@@ -82,9 +82,10 @@ impl<T: Element> Spectra<T> {
         }
         let header = source.header();
         let most = fitting_times(header, MAX_BYTES);
+        let device_bytes = DEVICE_BYTES * backend.shares().len();
         let (gulp, least) = match gulp {
             0 if backend.is_gpu() => {
-                (block_times(header, &plan, DEVICE_BYTES), block_times(header, &plan, HOST_BYTES))
+                (block_times(header, &plan, device_bytes), block_times(header, &plan, HOST_BYTES))
             }
             0 => (block_times(header, &plan, HOST_BYTES), block_times(header, &plan, HOST_BYTES)),
             asked => (asked.min(most).max(1), asked.min(most).max(1)),
@@ -140,7 +141,7 @@ impl<T: Element> Spectra<T> {
 
     /// Returns the saturated samples of each row element, over all rows so far.
     pub(super) fn saturated(&self) -> Vec<u64> {
-        let present = self.bank.channelizer().saturated();
+        let present = self.bank.saturated();
         self.saturated.iter().zip(present).map(|(before, now)| before + now).collect()
     }
 

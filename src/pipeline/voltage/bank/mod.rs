@@ -1,14 +1,16 @@
 //! Filter bank, behind coherent dedispersion where it is requested. On a GPU the voltages are copied in once, and the
-//! dedispersed ones stay in its memory.
+//! dedispersed ones stay in its memory. Several GPUs divide the rows of a filter bank alone; one GPU dedisperses coherently.
 //!
 //! Invariant: rows do not depend on the sizes of calls; on a GPU, within the tolerance of the stages.
 
 mod device;
+mod divided;
 
 use bytemuck::Pod;
 use num_complex::Complex;
 
 use device::{DeviceSamples, Stages, drop_first};
+use divided::Divided;
 
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
@@ -23,8 +25,11 @@ use crate::voltage::{VoltageBlock, Voltages};
 /// Bytes of dedispersed voltages at a time on the host: they stay in its caches.
 const HOST_BYTES: usize = 8 << 20;
 
+/// Progress of a call that does nothing.
+const NONE: Progress = Progress { consumed: 0, produced: 0 };
+
 /// Element type of rows.
-pub(super) trait Element: Copy + Default + Pod {
+pub(super) trait Element: Copy + Default + Pod + Send {
     /// Wraps a buffer as the channelizer's output.
     fn output(rows: &mut [Self]) -> Output<'_>;
 }
@@ -49,9 +54,15 @@ impl Element for u8 {
 
 /// Filter bank of recorded voltages.
 pub(super) struct FilterBank {
-    channelizer: Channelizer,
+    bank: Bank,
     dedispersion: Option<Dedispersion>,
     warning: Option<String>,
+}
+
+/// Filter bank on the host or a GPU, or on several GPUs.
+enum Bank {
+    One(Box<Channelizer>),
+    Several(Box<Divided>),
 }
 
 /// Dedispersion before the filter bank.
@@ -71,7 +82,7 @@ enum Place {
 impl FilterBank {
     /// Binds a plan, and the dedispersion of its input, to a backend. With `joining`, a GPU that dedisperses also joins
     /// the rows, see [`FilterBank::joins`]. A GPU that cannot dedisperse, for want of cuFFT or memory, leaves that to
-    /// the host.
+    /// the host. A GPU and its peers divide rows without dedispersion, for the host only.
     ///
     /// # Errors
     /// As [`Channelizer::new`] and [`Dedisperser::new`].
@@ -81,10 +92,14 @@ impl FilterBank {
         joining: Option<Joining>,
         backend: &Backend,
     ) -> Result<Self> {
-        let channelizer = Channelizer::new(plan, backend)?;
         let Some(coherent) = coherent else {
-            return Ok(Self { channelizer, dedispersion: None, warning: None });
+            let bank = match Divided::new(&plan, backend)? {
+                Some(divided) => Bank::Several(Box::new(divided)),
+                None => Bank::One(Box::new(Channelizer::new(plan, backend)?)),
+            };
+            return Ok(Self { bank, dedispersion: None, warning: None });
         };
+        let channelizer = Channelizer::new(plan, backend)?;
         let on_device = |device: &Device, threads: &Threads| {
             let dedisperser = Dedisperser::new(coherent.clone(), backend)?;
             let bank = channelizer.plan();
@@ -95,7 +110,10 @@ impl FilterBank {
             let dedisperser = Dedisperser::new(coherent.clone(), &backend.on_host())?;
             Ok((dedisperser, Place::Host(HostSamples::new(&coherent))))
         };
-        let mut warning = None;
+        let is_divided = backend.shares().len() > 1;
+        let mut warning = is_divided.then(|| {
+            "one GPU dedisperses coherently and makes all spectra; the others are not used".to_owned()
+        });
         let (dedisperser, place) = match backend {
             Backend::Cuda(device, threads) => match on_device(device, threads) {
                 Err(error @ Error::Unavailable { .. }) => {
@@ -108,12 +126,23 @@ impl FilterBank {
             _ => on_host()?,
         };
         let dedispersion = Some(Dedispersion { dedisperser, place, dropped: 0 });
-        Ok(Self { channelizer, dedispersion, warning })
+        Ok(Self { bank: Bank::One(Box::new(channelizer)), dedispersion, warning })
     }
 
-    /// Returns the filter bank itself.
+    /// Returns the filter bank itself; of several GPUs that of the first.
     pub(super) fn channelizer(&self) -> &Channelizer {
-        &self.channelizer
+        match &self.bank {
+            Bank::One(channelizer) => channelizer,
+            Bank::Several(divided) => divided.first(),
+        }
+    }
+
+    /// As [`Channelizer::saturated`].
+    pub(super) fn saturated(&self) -> Vec<u64> {
+        match &self.bank {
+            Bank::One(channelizer) => channelizer.saturated(),
+            Bank::Several(divided) => divided.saturated(),
+        }
     }
 
     /// Returns why the host does a GPU's work, if it does.
@@ -121,11 +150,11 @@ impl FilterBank {
         self.warning.as_deref()
     }
 
-    /// Returns the GPU that computes rows from recorded voltages in its memory, if one does.
+    /// Returns the GPU that computes rows from recorded voltages in its memory, if one does by itself.
     pub(super) fn device(&self) -> Option<&Device> {
-        match &self.dedispersion {
-            Some(Dedispersion { place: Place::Host(_), .. }) => None,
-            _ => self.channelizer.device(),
+        match (&self.bank, &self.dedispersion) {
+            (Bank::Several(_), _) | (_, Some(Dedispersion { place: Place::Host(_), .. })) => None,
+            (Bank::One(channelizer), _) => channelizer.device(),
         }
     }
 
@@ -159,7 +188,10 @@ impl FilterBank {
 
     /// Starts again with the row whose first window begins at `sample`, from recorded sample [`FilterBank::start`] on.
     pub(super) fn restart(&mut self, sample: u64) {
-        self.channelizer.reset();
+        match &mut self.bank {
+            Bank::One(channelizer) => channelizer.reset(),
+            Bank::Several(divided) => divided.reset(),
+        }
         if let Some(own) = &mut self.dedispersion {
             let start = own.dedisperser.plan().start(sample);
             own.dedisperser.reset(start);
@@ -195,12 +227,18 @@ impl FilterBank {
         voltages: Option<Voltages<'_>>,
         rows: &mut [T],
     ) -> Result<Progress> {
-        let Self { channelizer, dedispersion, .. } = self;
+        let Self { bank, dedispersion, .. } = self;
+        let channelizer = match bank {
+            Bank::One(channelizer) => channelizer,
+            Bank::Several(divided) => {
+                let _span = trace::span(Work::Compute, "channelize");
+                return voltages.map_or(Ok(NONE), |voltages| divided.run(voltages, rows));
+            }
+        };
         let Some(Dedispersion { dedisperser, place, dropped }) = dedispersion else {
             let _span = trace::span(Work::Compute, "channelize");
-            let none = || Ok(Progress { consumed: 0, produced: 0 });
             return voltages
-                .map_or_else(none, |voltages| channelizer.run(voltages, T::output(rows)));
+                .map_or(Ok(NONE), |voltages| channelizer.run(voltages, T::output(rows)));
         };
         match place {
             Place::Host(samples) => {
@@ -225,7 +263,13 @@ impl FilterBank {
         rows: &mut Buffer<u8>,
         stream: &Stream,
     ) -> Result<usize> {
-        let Self { channelizer, dedispersion, .. } = self;
+        let Self { bank, dedispersion, .. } = self;
+        let Bank::One(channelizer) = bank else {
+            return Err(Error::Unavailable {
+                what: "rows from voltages on a GPU".to_owned(),
+                why: "several GPUs divide the rows for the host".to_owned(),
+            });
+        };
         let Some(Dedispersion { dedisperser, place, dropped }) = dedispersion else {
             let mut times = 0;
             for layout in pieces {
