@@ -167,8 +167,8 @@ pub(crate) struct Common {
     /// Device to run on: cpu, cuda, cuda:1, cuda:0,1, cuda:all, reference or auto.
     ///
     /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; cuda:0,1 and cuda:all are several, among which a search
-    /// divides its trial DMs or templates and a correlation its channels, with the results of one; reference is the slow double-precision
-    /// implementation, to check the others; auto is whichever of the processor and the GPU with the most free memory is
+    /// divides its trial DMs or templates, a correlation its antennas and channels and a channelization its spectra, with the results of one;
+    /// reference is the slow double-precision implementation, to check the others; auto is whichever of the processor and the GPU with the most free memory is
     /// estimated to be faster for this verb, amount of data and number of threads, and the GPU for standard input.
     #[arg(
         long,
@@ -278,7 +278,7 @@ impl Common {
             Device::AllCuda => (0..cuda::Device::count()?.max(1)).collect(),
         };
         if ordinals.len() > 1 && gpus == Gpus::One {
-            let rule = "it must name one GPU: only search, correlate and spiir search divide their work among several";
+            let rule = "it must name one GPU: only search, correlate, channelize and spiir search divide their work among several";
             return Err(Error::parameter("--device", self.device.text(), rule));
         }
         opened(&ordinals, threads, level).map(|backend| self.limited(backend))

@@ -285,7 +285,7 @@ fn several_gpus_give_the_lists_of_one() {
     assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
     fails(&search("none", "cuda:0,2", &[]), 1, &["CUDA device 2", "devices 0 to 1"]);
     let refused = run(home.path(), "dedisperse a.fil --dm-max 9 --device cuda:0,1", &two);
-    fails(&refused, 2, &["--device", "cuda:0,1", "search, correlate and spiir search"]);
+    fails(&refused, 2, &["--device", "cuda:0,1", "search, correlate, channelize and spiir search"]);
 }
 
 #[test]
@@ -359,9 +359,38 @@ fn several_gpus_give_the_visibilities_of_one() {
         file.dataset("Data/visdata").unwrap().read_raw().unwrap()
     };
     assert_eq!(data("one.uvh5"), data("two.uvh5"));
-    for fault in ["cuLaunchKernel:9:719:1", "cuMemcpy3DPeerAsync:2:719:1", "cuMemcpyHtoDAsync_v2:6:719:1"] {
-        let failed = correlate("failed.uvh5", "cuda:0,1", &[("SIDEREAL_EMULATED_FAIL", Path::new(fault))]);
+    for fault in
+        ["cuLaunchKernel:9:719:1", "cuMemcpy3DPeerAsync:2:719:1", "cuMemcpyHtoDAsync_v2:6:719:1"]
+    {
+        let failed =
+            correlate("failed.uvh5", "cuda:0,1", &[("SIDEREAL_EMULATED_FAIL", Path::new(fault))]);
         assert_eq!(code(&failed), 5, "{fault}: {}", stderr(&failed));
         assert!(stderr(&failed).contains("CUDA device 1"), "{fault}: {}", stderr(&failed));
     }
+}
+
+/// Rows divided among GPUs make the files of one; the GPU that fails is named.
+#[test]
+fn several_gpus_make_the_spectra_of_one() {
+    let Some(home) = emulated() else { return };
+    let simulated = "simulate voltages v.raw -q --freq 400 --bandwidth 4 --duration 0.02 --seed 4";
+    assert!(run(home.path(), simulated, &[]).status.success());
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    let channelize = |out: &str, device: &str, more: &[(&str, &Path)]| {
+        let options = "--channels 16 --taps 4 --no-progress -q";
+        let words = format!("channelize v.raw -o {out} {options} --device {device}");
+        run(home.path(), &words, &[&two, more].concat())
+    };
+    for name in ["fil", "dada"] {
+        for (out, device) in [("one", "cuda:0"), ("two", "cuda:0,1")] {
+            let done = channelize(&format!("{out}.{name}"), device, &[]);
+            assert!(done.status.success(), "{}", stderr(&done));
+        }
+        let bytes = |out: &str| fs::read(home.path().join(format!("{out}.{name}"))).unwrap();
+        assert!(bytes("one") == bytes("two"), "{name}");
+    }
+    let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:1:719:1"))];
+    let failed = channelize("failed.fil", "cuda:0,1", &fault);
+    assert_eq!(code(&failed), 5, "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
 }

@@ -20,7 +20,7 @@ use crate::runner::{Csv, Document, Session, say};
 /// Measure whole verbs on several GPUs or threads, or in several processes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Verbs to measure [default: search, correlate and spiir].
+    /// Verbs to measure [default: search, channelize, correlate and spiir].
     #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
     verbs: Vec<Verb>,
     /// Things whose number grows [default: GPUs with --device cuda, otherwise threads].
@@ -61,7 +61,7 @@ enum Over {
 }
 
 /// Verbs that divide their work among GPUs.
-const VERBS: [Verb; 3] = [Verb::Search, Verb::Correlate, Verb::Spiir];
+const VERBS: [Verb; 4] = [Verb::Search, Verb::Channelize, Verb::Correlate, Verb::Spiir];
 
 /// Bytes of a copy between GPUs, and of one of a quick run.
 const PEER_BYTES: usize = 1 << 30;

@@ -245,9 +245,7 @@ impl Stream {
         let bytes = rows.rows * rows.bytes;
         self.traced(Work::ToDevice, name, bytes, || {
             // SAFETY: all rows lie in the buffers, which are not the same.
-            unsafe {
-                self.copy_rows_of(from.device(), from.at(from_first), to.at(to_first), rows)
-            }
+            unsafe { self.copy_rows_of(from.device(), from.at(from_first), to.at(to_first), rows) }
         })
     }
 

@@ -130,8 +130,7 @@ impl OnDevice {
         let (count, pool) = (computing.len(), backend.host().threads());
         let mut parts = Vec::with_capacity(count);
         for (index, device) in computing.into_iter().enumerate() {
-            let f_engine =
-                DeviceFEngine::new(device, config, share(plan.antennas(), index, count));
+            let f_engine = DeviceFEngine::new(device, config, share(plan.antennas(), index, count));
             let threads = match count {
                 1 => pool.clone(),
                 _ => Threads::new(share(pool.count(), index, count).len().max(1)),
@@ -344,11 +343,7 @@ impl Target {
     }
 
     /// Enqueues the copy of the mask, of `words` words in each channel.
-    fn send_mask(
-        &mut self,
-        words: usize,
-        fill: &impl Fn(Range<usize>, &mut [u64]),
-    ) -> Result<()> {
+    fn send_mask(&mut self, words: usize, fill: &impl Fn(Range<usize>, &mut [u64])) -> Result<()> {
         let count = self.channels.len() * words;
         let mut slot = self.masks.current();
         fill(self.channels.clone(), &mut slot.host()?[..count]);

@@ -218,12 +218,7 @@ impl XEngine {
 }
 
 impl Share {
-    fn new(
-        plan: &Plan,
-        channels: Range<usize>,
-        device: &Backend,
-        is_alone: bool,
-    ) -> Result<Self> {
+    fn new(plan: &Plan, channels: Range<usize>, device: &Backend, is_alone: bool) -> Result<Self> {
         let options = Options { channels: channels.len(), ..plan.options().clone() };
         let own = Plan::new(options)?.with_precision(plan.precision());
         let named = match device {

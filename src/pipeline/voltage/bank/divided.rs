@@ -115,7 +115,8 @@ impl Divided {
         let mut rest = &mut rows[..(last - self.rows) as usize * elements];
         for (index, pair) in bounds.windows(2).enumerate() {
             let is_last = index + 1 == jobs;
-            let from = if index == 0 { 0 } else { first_sample(&self.plan, pair[0]) - self.samples };
+            let from =
+                if index == 0 { 0 } else { first_sample(&self.plan, pair[0]) - self.samples };
             let to = match is_last {
                 true => consumed as u64,
                 false => last_sample(&self.plan, pair[1]).min(end) - self.samples,

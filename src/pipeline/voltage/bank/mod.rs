@@ -112,7 +112,8 @@ impl FilterBank {
         };
         let is_divided = backend.shares().len() > 1;
         let mut warning = is_divided.then(|| {
-            "one GPU dedisperses coherently and makes all spectra; the others are not used".to_owned()
+            "one GPU dedisperses coherently and makes all spectra; the others are not used"
+                .to_owned()
         });
         let (dedisperser, place) = match backend {
             Backend::Cuda(device, threads) => match on_device(device, threads) {
