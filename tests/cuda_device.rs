@@ -273,3 +273,44 @@ fn threads_of_the_host_share_a_device() {
         }
     });
 }
+
+/// Rows are copied within a device and between any two, and nothing else is written.
+#[test]
+fn rows_are_copied_from_any_device() {
+    let Some(first) = device() else { return };
+    let all = Device::all();
+    assert!(!all.is_empty());
+    let values: Vec<u8> = (0..200).collect();
+    for source in &all {
+        for target in &all {
+            let from = source.upload(&values).unwrap();
+            let stream = target.stream().unwrap();
+            for (bytes, rows, from_stride, to_stride) in
+                [(7, 5, 20, 11), (20, 1, 0, 0), (8, 4, 8, 8), (0, 3, 9, 9), (3, 0, 3, 3)]
+            {
+                let mut to = target.upload(&[0xee_u8; 100]).unwrap();
+                let copied = CopiedRows { bytes, rows, from_stride, to_stride };
+                stream.copy_rows_from(&from, 13, &mut to, 9, &copied).unwrap();
+                stream.synchronize().unwrap();
+                let mut expected = vec![0xee_u8; 100];
+                for row in 0..rows {
+                    let own = &values[13 + row * from_stride..][..bytes];
+                    expected[9 + row * to_stride..][..bytes].copy_from_slice(own);
+                }
+                let mut found = vec![0; 100];
+                to.download(0, &mut found).unwrap();
+                assert_eq!(found, expected, "{copied:?}");
+            }
+        }
+    }
+    let (from, stream) = (first.upload(&values).unwrap(), first.stream().unwrap());
+    let mut to = first.upload(&[0_u8; 100]).unwrap();
+    let mut refused = |bytes, rows, from_stride, to_stride| {
+        let copied = CopiedRows { bytes, rows, from_stride, to_stride };
+        stream.copy_rows_from(&from, 13, &mut to, 9, &copied).unwrap_err()
+    };
+    assert!(matches!(refused(8, 2, 7, 8), Error::Parameter { .. }));
+    assert!(matches!(refused(8, 2, 180, 8), Error::Shape { expected: 200, .. }));
+    assert!(matches!(refused(8, 2, 8, 84), Error::Shape { expected: 100, actual: 101, .. }));
+    assert!(matches!(refused(8, usize::MAX, 8, 8), Error::Shape { .. }));
+}

@@ -377,17 +377,18 @@ fn several_gpus_make_the_spectra_of_one() {
     assert!(run(home.path(), simulated, &[]).status.success());
     let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
     let channelize = |out: &str, device: &str, more: &[(&str, &Path)]| {
-        let options = "--channels 16 --taps 4 --no-progress -q";
+        let options = "--channels 16 --taps 4 --no-progress -q --overwrite";
         let words = format!("channelize v.raw -o {out} {options} --device {device}");
         run(home.path(), &words, &[&two, more].concat())
     };
     for name in ["fil", "dada"] {
-        for (out, device) in [("one", "cuda:0"), ("two", "cuda:0,1")] {
-            let done = channelize(&format!("{out}.{name}"), device, &[]);
+        let out = format!("spectra.{name}");
+        let [one, two] = ["cuda:0", "cuda:0,1"].map(|device| {
+            let done = channelize(&out, device, &[]);
             assert!(done.status.success(), "{}", stderr(&done));
-        }
-        let bytes = |out: &str| fs::read(home.path().join(format!("{out}.{name}"))).unwrap();
-        assert!(bytes("one") == bytes("two"), "{name}");
+            fs::read(home.path().join(&out)).unwrap()
+        });
+        assert!(one == two, "{name}");
     }
     let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:1:719:1"))];
     let failed = channelize("failed.fil", "cuda:0,1", &fault);

@@ -95,7 +95,7 @@ impl std::fmt::Debug for ChannelizedVoltages {
 
 impl ChannelizedVoltages {
     /// Binds a recording to its filter bank; automatic gains read its beginning. The detection options (`products`,
-    /// `ascending`) have no effect. A GPU and its peers divide the spectra, except behind coherent dedispersion.
+    /// `ascending`) have no effect. A GPU and its peers divide the spectra, except after coherent dedispersion.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming an option that does not fit the recording, or has no meaning for voltages (sums

@@ -74,7 +74,7 @@ impl VoltageFilterbank {
         Self::divided(source, options, &backend.alone())
     }
 
-    /// Like [`Self::new`], for rows that the host reads: a GPU and its peers divide them, except behind coherent dedispersion.
+    /// Like [`Self::new`], for rows that the host reads: a GPU and its peers divide them, except after coherent dedispersion.
     /// A search of such rows on a GPU copies them back to it.
     ///
     /// # Errors
