@@ -178,11 +178,6 @@ impl Device {
         &self.peers
     }
 
-    /// Returns this GPU without peers.
-    pub fn alone(&self) -> Self {
-        Self { peers: Arc::new([]), ..self.clone() }
-    }
-
     /// Returns this GPU and its peers.
     pub fn joined(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.peers())
