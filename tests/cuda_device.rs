@@ -4,8 +4,10 @@
 #[path = "common/cuda.rs"]
 mod cuda;
 
-use cuda::{device, source};
+use cuda::{device, several, source};
 use sidereal::Error;
+use sidereal::backend::Backend;
+use sidereal::backend::cuda::measure;
 use sidereal::backend::cuda::{
     Arguments, CopiedRows, Device, Function, Module, ReadRows, RowReader, Stream,
 };
@@ -313,4 +315,15 @@ fn rows_are_copied_from_any_device() {
     assert!(matches!(refused(8, 2, 180, 8), Error::Shape { expected: 200, .. }));
     assert!(matches!(refused(8, 2, 8, 84), Error::Shape { expected: 100, actual: 101, .. }));
     assert!(matches!(refused(8, usize::MAX, 8, 8), Error::Shape { .. }));
+}
+
+/// The measurement itself checks that the rows of each device come to lie between those of the others.
+#[test]
+fn several_gpus_exchange_rows() {
+    let Some((_, Backend::Cuda(first, _))) = several(1) else { return };
+    let all: Vec<Device> = first.joined().cloned().collect();
+    for (bytes, row_bytes) in [(1 << 16, 512), (1000, 7), (1, 16)] {
+        let rates = measure::exchange(&all, bytes, row_bytes).unwrap();
+        assert!(rates.contiguous > 0.0 && rates.rows > 0.0, "{rates:?}");
+    }
 }

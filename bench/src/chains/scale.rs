@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sidereal::backend::Backend;
+use sidereal::backend::cuda::measure::ExchangeRates;
 use sidereal::backend::cuda::{Device, measure};
 use sidereal::backend::threads::Threads;
 use sidereal::trace::Work;
@@ -63,9 +64,10 @@ enum Over {
 /// Verbs that divide their work among GPUs.
 const VERBS: [Verb; 4] = [Verb::Search, Verb::Channelize, Verb::Correlate, Verb::Spiir];
 
-/// Bytes of a copy between GPUs, and of one of a quick run.
+/// Bytes that a GPU sends in an exchange, and in one of a quick run, and of its rows.
 const PEER_BYTES: usize = 1 << 30;
 const QUICK_PEER_BYTES: usize = 1 << 20;
+const PEER_ROW_BYTES: usize = 1 << 16;
 
 const ABOUT: &str = "\
 Whole runs of the command line, from the start of the program to its end, on several GPUs or threads: the median in
@@ -113,8 +115,15 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         say(ABOUT)?;
         let (folder, system) = (place.display(), file_system(&place));
         say(&format!("In {folder} ({system}), on {}.", session.backend.name()))?;
-        if let Some(rate) = peer_rate(&session.backend, arguments.quick)? {
-            say(&format!("Copy from the first GPU to the second: {:.1} GB/s.", rate * 1e-9))?;
+        for count in numbers.iter().filter(|_| over == Over::Gpus) {
+            if let Some(ExchangeRates { contiguous, rows }) =
+                exchange_rates(*count, arguments.quick)?
+            {
+                let (rows, contiguous) = (rows * 1e-9, contiguous * 1e-9);
+                say(&format!(
+                    "Exchange among {count} GPUs: each receives {rows:.1} GB/s in rows of a corner turn, {contiguous:.1} GB/s in one piece."
+                ))?;
+            }
         }
         say(&line("case", &HEADER.map(str::to_owned), "same"))?;
     }
@@ -245,13 +254,11 @@ impl Arguments {
     }
 }
 
-/// Measures copies from the first GPU to the second, in bytes a second; `None` if there is no second.
-fn peer_rate(backend: &Backend, quick: bool) -> Result<Option<f64>> {
-    let Backend::Cuda(device, _) = backend else { return Ok(None) };
+/// Measures the exchange among `count` GPUs; `None` for one.
+fn exchange_rates(count: usize, quick: bool) -> Result<Option<ExchangeRates>> {
     let bytes = if quick { QUICK_PEER_BYTES } else { PEER_BYTES };
-    let all = Device::all();
-    let other = all.into_iter().find(|other| other.ordinal() != device.ordinal());
-    other.map(|other| measure::peer_transfer(device, &other, bytes)).transpose()
+    let devices: Vec<Device> = Device::all().into_iter().take(count).collect();
+    (devices.len() > 1).then(|| measure::exchange(&devices, bytes, PEER_ROW_BYTES)).transpose()
 }
 
 /// Measurement in progress.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::{Arguments, Buffer, Device, Event, Extent, Source, Stream, Variant};
+use super::{Arguments, Buffer, CopiedRows, Device, Event, Extent, Source, Stream, Variant};
 use crate::error::{Error, Result};
 
 /// Number of timed batches, unless each takes long.
@@ -148,22 +148,78 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     Ok(best)
 }
 
-/// Measures copies of `bytes` bytes from one device to another; returns the best of ten in bytes a second.
+/// Rates of an exchange among GPUs, in bytes per second that each receives from all others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExchangeRates {
+    /// One copy for each pair of GPUs.
+    pub contiguous: f64,
+    /// One copy of rows for each pair, which come to lie between those of the others, as in a corner turn.
+    pub rows: f64,
+}
+
+/// Measures an exchange among GPUs: each sends an equal part of `bytes` bytes to each other one, in rows of `row_bytes`. The rates are
+/// the best of ten.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without memory; [`Error::Device`] if the driver fails.
-pub fn peer_transfer(from: &Device, to: &Device, bytes: usize) -> Result<f64> {
-    let to = to.clone().with_peers(vec![from.clone()])?;
-    let (source, mut sink) = (from.buffer::<u8>(bytes)?, to.buffer::<u8>(bytes)?);
-    let stream = to.stream()?;
-    let mut best = 0.0_f64;
-    for _ in 0..10 {
-        let began = Instant::now();
-        stream.copy_from_peer(&source, 0..bytes, &mut sink)?;
+/// [`Error::Unavailable`] without memory; [`Error::Device`] if the driver fails or a copy is wrong.
+pub fn exchange(devices: &[Device], bytes: usize, row_bytes: usize) -> Result<ExchangeRates> {
+    let count = devices.len();
+    let rows = (bytes / (count * row_bytes).max(1)).max(1);
+    let pair = rows * row_bytes;
+    let (mut sent, mut received, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, device) in devices.iter().enumerate() {
+        let others = devices.iter().filter(|other| *other != device).map(Device::alone);
+        let device = device.alone().with_peers(others.collect())?;
+        let (mut buffer, stream) = (device.buffer::<u8>(count * pair)?, device.stream()?);
+        stream.fill(&mut buffer, 0..count * pair, index as u8 + 1)?;
         stream.synchronize()?;
-        best = best.max(bytes as f64 / began.elapsed().as_secs_f64());
+        sent.push(buffer);
+        received.push(device.buffer::<u8>(count * pair)?);
+        streams.push(stream);
     }
-    Ok(best)
+    let mut best = |is_turned: bool| -> Result<f64> {
+        let mut rate = 0.0_f64;
+        for _ in 0..10 {
+            let began = Instant::now();
+            for (index, stream) in streams.iter().enumerate() {
+                // No two GPUs take from the same one at a time.
+                for source in (1..count).map(|step| (index + step) % count) {
+                    let (to, copied) = match is_turned {
+                        true => (source * row_bytes, interleaved(rows, row_bytes, count)),
+                        false => (source * pair, interleaved(1, pair, 1)),
+                    };
+                    let from = index * pair;
+                    stream.copy_rows_from(
+                        &sent[source],
+                        from,
+                        &mut received[index],
+                        to,
+                        &copied,
+                    )?;
+                }
+            }
+            streams.iter().try_for_each(Stream::synchronize)?;
+            rate = rate.max(((count - 1) * pair) as f64 / began.elapsed().as_secs_f64());
+        }
+        Ok(rate)
+    };
+    let rates = ExchangeRates { contiguous: best(false)?, rows: best(true)? };
+    for (index, buffer) in received.iter().enumerate() {
+        for source in (0..count).filter(|source| *source != index) {
+            let mut row = vec![0; row_bytes];
+            buffer.download(((rows - 1) * count + source) * row_bytes, &mut row)?;
+            if row.iter().any(|byte| *byte != source as u8 + 1) {
+                let text = format!("the rows of GPU {source} are wrong on GPU {index}");
+                return Err(Error::Device { call: "copy", code: 0, text });
+            }
+        }
+    }
+    Ok(rates)
+}
+
+/// Returns rows that come to lie between those of `count` sources.
+fn interleaved(rows: usize, bytes: usize, count: usize) -> CopiedRows {
+    CopiedRows { bytes, rows, from_stride: bytes, to_stride: count * bytes }
 }
 
 /// Returns the median of sorted values.
