@@ -11,10 +11,9 @@
 
 use std::ops::Range;
 
-use super::{Element, row_elements};
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
-use crate::channelize::{Channelizer, Plan};
+use crate::channelize::{Channelizer, Output, Plan};
 use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
@@ -37,11 +36,15 @@ pub(super) struct Divided {
     side_by_side: Threads,
 }
 
+/// Wraps a buffer as a filter bank's output.
+type Wrap<T> = fn(&mut [T]) -> Output<'_>;
+
 /// Rows to compute on one GPU.
 struct Job<'a, T> {
     channelizer: &'a mut Channelizer,
     voltages: Voltages<'a>,
     rows: &'a mut [T],
+    output: Wrap<T>,
     is_first: bool,
     outcome: Result<()>,
 }
@@ -96,13 +99,14 @@ impl Divided {
         (self.latest, self.samples, self.rows) = (0, 0, 0);
     }
 
-    /// As [`Channelizer::run`].
-    pub(super) fn run<T: Element>(
+    /// As [`Channelizer::run`], for rows of `elements` elements that `output` wraps.
+    pub(super) fn run<T: Send>(
         &mut self,
         voltages: Voltages<'_>,
         rows: &mut [T],
+        elements: usize,
+        output: Wrap<T>,
     ) -> Result<Progress> {
-        let elements = row_elements::<T>(&self.plan);
         let free = rows.len() / elements;
         let consumed = self.plan.fitting(self.samples, self.rows, free, voltages.times());
         let end = self.samples + consumed as u64;
@@ -127,7 +131,7 @@ impl Divided {
             let Some(channelizer) = idle[(self.latest + index) % count].take() else { continue };
             let voltages = voltages.slice(start, end - start)?;
             let is_first = index == 0;
-            parts.push(Job { channelizer, voltages, rows: own, is_first, outcome: Ok(()) });
+            parts.push(Job { channelizer, voltages, rows: own, output, is_first, outcome: Ok(()) });
         }
         self.side_by_side.for_each(&mut parts, 1, |_, part| {
             part[0].outcome = part[0].run(elements);
@@ -162,12 +166,12 @@ impl Divided {
     }
 }
 
-impl<T: Element> Job<'_, T> {
+impl<T> Job<'_, T> {
     fn run(&mut self, elements: usize) -> Result<()> {
         if !self.is_first {
             self.channelizer.restart();
         }
-        let done = self.channelizer.run(self.voltages, T::output(self.rows));
+        let done = self.channelizer.run(self.voltages, (self.output)(self.rows));
         let done = done.map_err(|error| match self.channelizer.device() {
             Some(device) => error.on_device(device.ordinal()),
             None => error,

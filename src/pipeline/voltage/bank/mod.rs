@@ -233,7 +233,9 @@ impl FilterBank {
             Bank::One(channelizer) => channelizer,
             Bank::Several(divided) => {
                 let _span = trace::span(Work::Compute, "channelize");
-                return voltages.map_or(Ok(NONE), |voltages| divided.run(voltages, rows));
+                let elements = row_elements::<T>(divided.first().plan());
+                return voltages
+                    .map_or(Ok(NONE), |voltages| divided.run(voltages, rows, elements, T::output));
             }
         };
         let Some(Dedispersion { dedisperser, place, dropped }) = dedispersion else {
