@@ -47,11 +47,10 @@ impl Scene {
         let mut options = ChannelizeOptions::new([4, 8, 12, 16, 256][random.below(5)]);
         options.taps = 2 + random.below(3);
         if options.channels <= 16 && random.below(2) == 0 {
-            options.oversampling = [(4, 3), (2, 1), (8, 7), (4, 1)][random.below(4)];
-            if options.channels * 2 * options.oversampling.1 % options.oversampling.0 != 0
-                || options.channels * options.oversampling.1 % options.oversampling.0 != 0
-            {
-                options.oversampling = (1, 1);
+            let (p, q) = [(4, 3), (2, 1), (8, 7), (4, 1)][random.below(4)];
+            // Spectra are a whole number of samples apart.
+            if (options.channels * q).is_multiple_of(p) {
+                options.oversampling = (p, q);
             }
         }
         options.gulp = [0, 4 * (1 + random.below(1000))][random.below(2)];

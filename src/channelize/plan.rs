@@ -202,11 +202,11 @@ impl Plan {
     /// Returns a plan for some of `antennas` antennas, whose spectra have the bits of a plan for all of them: a GPU's choices that
     /// affect the last bits follow from the whole.
     #[must_use]
-    pub(crate) fn as_part_of(self, antennas: usize) -> Self {
+    pub(crate) fn part_of(self, antennas: usize) -> Self {
         Self { of_antennas: antennas, ..self }
     }
 
-    /// Returns the streams of all antennas of [`Plan::as_part_of`].
+    /// Returns the streams of all antennas of [`Plan::part_of`].
     pub(super) fn whole_streams(&self) -> usize {
         Input { antennas: self.of_antennas, ..*self.input() }.streams()
     }

@@ -315,7 +315,7 @@ impl GroupPlans {
             let input = Input { encoding, scale, antennas: antennas.len(), ..*one.input() };
             let plan =
                 channelize::Plan::new(channelize::Options { input, ..one.options().clone() });
-            Ok(plan?.as_part_of(alike))
+            Ok(plan?.part_of(alike))
         };
         Ok(Self { form, delays, bank: config.bank.map(bank).transpose()? })
     }
