@@ -29,11 +29,13 @@ pub enum Work {
     Compile,
     /// Drawing of pictures.
     Draw,
+    /// Exchange with other processes of the run, and waiting for them.
+    Exchange,
 }
 
 impl Work {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Write,
         Self::ToDevice,
@@ -42,6 +44,7 @@ impl Work {
         Self::Compute,
         Self::Compile,
         Self::Draw,
+        Self::Exchange,
     ];
 
     /// Returns the name of this kind in a trace file.
@@ -55,6 +58,7 @@ impl Work {
             Self::Compute => "compute",
             Self::Compile => "compile",
             Self::Draw => "draw",
+            Self::Exchange => "exchange",
         }
     }
 }

@@ -13,6 +13,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::is_address;
 use sidereal::{Error, Result};
 
+use crate::ranks::Place;
 use crate::say::note;
 
 /// Value of `--device`.
@@ -254,6 +255,9 @@ pub(crate) struct Common {
     /// Whether it is one of several runs of a command line, whose documents are a line each.
     #[arg(skip)]
     pub(crate) is_batch: bool,
+    /// Place among the processes that divide the work, if there are several.
+    #[arg(skip)]
+    pub(crate) place: Option<Place>,
     /// Program that runs command lines as this process does, if there is one.
     #[arg(skip)]
     pub(crate) program: Option<cuda::CompilerProgram>,
@@ -281,6 +285,11 @@ impl Common {
             let rule = "it must name one GPU: only search, correlate, channelize and spiir search divide their work among several";
             return Err(Error::parameter("--device", self.device.text(), rule));
         }
+        // The processes of a machine take turns at the GPUs.
+        let ordinals = match self.place {
+            Some(place) => vec![ordinals[place.local % ordinals.len()]],
+            None => ordinals,
+        };
         opened(&ordinals, threads, level).map(|backend| self.limited(backend))
     }
 
@@ -344,7 +353,7 @@ impl Common {
             }
             return Ok(backend);
         }
-        match gpu_for_all(self.threads()?, self.level()?) {
+        match gpu_for_all(self.threads()?, self.level()?, self.place) {
             Ok(backend) => {
                 let backend = self.starting_quickly(self.limited(backend));
                 if !self.quiet {
@@ -498,8 +507,8 @@ fn opened(ordinals: &[usize], threads: usize, level: Level) -> Result<Backend> {
     Ok(Backend::Cuda(device, Threads::new(threads)))
 }
 
-/// Opens the GPU with the most free memory, if every kernel can be compiled for it.
-fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
+/// Opens the GPU with the most free memory, or the next one of several processes, if every kernel can be compiled for it.
+fn gpu_for_all(threads: usize, level: Level, place: Option<Place>) -> Result<Backend> {
     let free = |ordinal: usize| match opened(&[ordinal], threads, level) {
         Ok(Backend::Cuda(device, _)) => device.free_bytes().unwrap_or(0),
         _ => 0,
@@ -507,6 +516,7 @@ fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
     let ordinal = match cuda::Device::count()? {
         // The error of the first GPU is returned, and a single one is not asked for its memory.
         0 | 1 => 0,
+        count if place.is_some() => place.map_or(0, |place| place.local % count),
         count => (0..count).rev().max_by_key(|ordinal| free(*ordinal)).unwrap_or(0),
     };
     let backend = opened(&[ordinal], threads, level)?;

@@ -67,6 +67,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("products", "--stokes"),
     ("payload_bytes", "--packet-bytes"),
     ("pulse_width_s", "--pulse-width"),
+    ("ranks", "the number of processes (mpirun -n)"),
     ("rate_hz", "--rate (Hz)"),
     ("rfi_mask", "--rfi-mask"),
     ("ring.block_bytes", "--block-bytes"),

@@ -136,7 +136,10 @@ pub(crate) fn requested() -> bool {
 }
 
 /// Returns whether the user asked to stop, for a thread that does not show by its question that the run goes on.
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+#[cfg(any(
+    all(target_os = "linux", target_pointer_width = "64", feature = "page"),
+    feature = "mpi"
+))]
 pub(crate) fn is_stopping() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }

@@ -36,6 +36,7 @@ mod plan;
 mod plots;
 mod progress;
 mod provenance;
+mod ranks;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod receiver;
 mod replot;
@@ -264,7 +265,8 @@ pub fn run(words: Vec<OsString>, program: Option<CompilerProgram>) -> u8 {
     interrupt::stopping();
     steps::finish();
     sidereal::io::unpack_with(Unpacking::default());
-    let exit = match arguments.common.trace.as_deref().map(trace::write) {
+    let trace = arguments.common.trace.as_deref().map(ranks::own_file);
+    let exit = match trace.as_deref().map(trace::write) {
         Some(Err(error)) if exit == Exit::Success => errors::report(&error),
         _ => exit,
     };
@@ -280,6 +282,14 @@ fn unpacking(common: &Common) -> Unpacking {
 
 fn run_verb(arguments: &Arguments) -> Result<Exit> {
     let common = &arguments.common;
+    if let Some(place) = ranks::Place::of_environment()
+        && !matches!(arguments.verb, Verb::Correlate(_) | Verb::Rerun(_))
+    {
+        return match place.rank {
+            0 => Err(place.alone(&common.command_line.verb)),
+            _ => Ok(Exit::WrongUse),
+        };
+    }
     if let Some(verb) = arguments.verb.cpu_only_name() {
         common.on_host_only(verb)?;
     }

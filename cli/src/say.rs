@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sidereal::io::printable;
@@ -39,12 +40,29 @@ macro_rules! more {
 }
 pub(crate) use {fault, more, note, warning};
 
+/// Number of this process among those of the run.
+static RANK: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of this process among those of the run; 0 for a process that is alone.
+pub(crate) fn rank() -> usize {
+    RANK.load(Ordering::Relaxed)
+}
+
+/// Sets the number of this process; messages of others than 0 begin with it from now on.
+pub(crate) fn set_rank(rank: usize) {
+    RANK.store(rank, Ordering::Relaxed);
+}
+
 /// Prints a line of a level.
 pub(crate) fn line(level: Level, mark: &str, words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let words = printable(&words);
-    to_stderr(format_args!("sidereal: {mark}{words}"));
-    log(level, &words);
+    let rank = match rank() {
+        0 => String::new(),
+        rank => format!("rank {rank}: "),
+    };
+    to_stderr(format_args!("sidereal: {rank}{mark}{words}"));
+    log(level, &format!("{rank}{words}"));
 }
 
 /// Prints a warning; a quiet run only logs it.

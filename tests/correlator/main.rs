@@ -5,6 +5,7 @@ mod encodings;
 mod endings;
 mod exact;
 mod faults;
+mod ranks;
 mod science;
 mod sky;
 mod support;

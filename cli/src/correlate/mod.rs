@@ -14,14 +14,15 @@ use std::sync::Arc;
 use arguments::MissingWord;
 use document::{Written, products};
 use inputs::{Given, Matched, Silent};
+use sidereal::backend::Backend;
 use sidereal::io::uvh5;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::Window;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::correlator::{
-    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
-    PhaseCentre, WriteReport, write_uvh5,
+    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, EarlyEnd, Integration,
+    Labels, Missing, PhaseCentre, Ranks, WriteReport, write_uvh5,
 };
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
@@ -35,6 +36,7 @@ use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, Quicklook, Sha
 use crate::plots::{self, short};
 use crate::progress::Progress;
 use crate::provenance::{self, Made, Product, Provenance, Run};
+use crate::ranks::{self, Place};
 use crate::say::{self, more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::sky::{self, Positions};
@@ -54,9 +56,43 @@ const SAME_PLACE_DEG: f64 = 1e-6;
 /// Name of a source without a name.
 const TARGET: &str = "target";
 
-/// Runs the verb.
+/// Runs the verb, as one of several processes if mpirun has started them.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let (product, ending) = make(arguments, common, &mut |_, _| {})?;
+    let Some(place) = Place::of_environment() else { return run_first(arguments, common, None) };
+    let common =
+        Common { place: Some(place), quiet: common.quiet || place.rank > 0, ..common.clone() };
+    let mut session = match ranks::join(place) {
+        Err(_) if place.rank > 0 => return Ok(Exit::WrongUse),
+        joined => joined?,
+    };
+    say::set_rank(place.rank);
+    let own = session.ranks()?;
+    let done = match place.rank {
+        0 => run_first(arguments, &common, Some(own)),
+        _ => assist(arguments, &common, own).map(Exit::from),
+    };
+    let early = session.early_end();
+    if early.is_broken() {
+        // Others may wait for this rank, so the error comes before their end.
+        let exit = done.map_or_else(|error| errors::report(&error), |exit| exit);
+        session.abort(exit);
+    }
+    drop(session);
+    match done {
+        // Rank 0 reports errors that all have alike, and other ranks their own.
+        Err(error) if place.rank > 0 && !is_own(&early) => Ok(Exit::after(&error)),
+        done => done,
+    }
+}
+
+/// Returns whether this rank ended the run, and rank 0 did not.
+fn is_own(early: &EarlyEnd) -> bool {
+    early.is_own() && early.rank() != Some(0)
+}
+
+/// Correlates as the only process, or as rank 0, and prints the document.
+fn run_first(arguments: &Arguments, common: &Common, ranks: Option<Ranks>) -> Result<Exit> {
+    let (product, ending) = make_with(arguments, common, ranks, &mut |_, _| {})?;
     let document = &product.document;
     for warning in document.warnings() {
         warning!(quiet: common.quiet, "{warning}.");
@@ -69,6 +105,54 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&ending, &arguments.writing.output))
 }
 
+/// Correlates as another rank than 0, which writes nothing.
+fn assist(arguments: &Arguments, common: &Common, ranks: Ranks) -> Result<()> {
+    let given = inputs::given(&arguments.inputs);
+    let Prepared { positions, inputs, options, backend, .. } =
+        Prepared::new(arguments, &given, common)?;
+    let array = &positions.array;
+    let mut correlator = ArrayCorrelator::divided(array, inputs, &options, &backend, ranks)?;
+    correlator.watched_by(Box::new(|_| !interrupt::requested()));
+    correlator.assist()
+}
+
+/// Recordings, options and device of a correlation.
+struct Prepared {
+    positions: Positions,
+    inputs: Vec<ArrayInput>,
+    /// Name and file of each antenna.
+    files: Vec<(String, String)>,
+    options: CorrelateOptions,
+    backend: Backend,
+}
+
+impl Prepared {
+    /// Opens the recordings, and tells the user about them.
+    ///
+    /// # Errors
+    /// Errors of options and recordings.
+    fn new(arguments: &Arguments, given: &[Given], common: &Common) -> Result<Self> {
+        let recorded: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
+        let work = Work::on_antennas(&recorded, given.len());
+        let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
+        let names = positions.names();
+        let csv = &arguments.array.antennas;
+        let opened = inputs::open(given, &arguments.lacking, arguments.allow_gaps)?;
+        let (inputs, matched) = inputs::assign(given, opened, &names, csv)?;
+        let files = files(given, &inputs);
+        tell(matched, &files, csv, common);
+        for input in &inputs {
+            say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
+        }
+        let headers: Vec<&VoltageHeader> =
+            inputs.iter().map(|input| input.source.header()).collect();
+        let mut options = arguments.options(&positions, &headers)?;
+        options.memory = common.memory;
+        let backend = common.backend_for(work, Gpus::Several)?;
+        Ok(Self { positions, inputs, files, options, backend })
+    }
+}
+
 /// Correlates, and writes all files for the data correlated before the run ended; calls `watch` for each integration.
 ///
 /// # Errors
@@ -78,30 +162,30 @@ pub(crate) fn make(
     common: &Common,
     watch: &mut dyn FnMut(&ArrayHeader, &Integration),
 ) -> Result<(Product<Document>, Ending)> {
+    make_with(arguments, common, None, watch)
+}
+
+/// As [`make`], as rank 0 if there are several.
+fn make_with(
+    arguments: &Arguments,
+    common: &Common,
+    ranks: Option<Ranks>,
+    watch: &mut dyn FnMut(&ArrayHeader, &Integration),
+) -> Result<(Product<Document>, Ending)> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
-    let work = Work::on_antennas(&read, given.len());
     read.push(arguments.array.antennas.clone());
     read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
     read.extend(arguments.sky.orientation.file());
     read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
-    let writing = &arguments.writing;
-    let mut outputs = Outputs::begin(writing, &read, common)?;
-    let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
-    let names = positions.names();
-    let csv = &arguments.array.antennas;
-    let opened = inputs::open(&given, &arguments.lacking, arguments.allow_gaps)?;
-    let (inputs, matched) = inputs::assign(&given, opened, &names, csv)?;
-    let files = files(&given, &inputs);
-    tell(matched, &files, csv, common);
-    for input in &inputs {
-        say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
-    }
-    let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
-    let mut options = arguments.options(&positions, &headers)?;
-    options.memory = common.memory;
-    let backend = common.backend_for(work, Gpus::Several)?;
-    let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
+    let mut outputs = Outputs::begin(&arguments.writing, &read, common)?;
+    let Prepared { positions, inputs, files, options, backend } =
+        Prepared::new(arguments, &given, common)?;
+    let array = &positions.array;
+    let mut correlator = match ranks {
+        Some(ranks) => ArrayCorrelator::divided(array, inputs, &options, &backend, ranks)?,
+        None => ArrayCorrelator::new(array, inputs, &options, &backend)?,
+    };
     let header = correlator.header().clone();
     let length_s = header.spectra as f64 * header.spectrum_s;
     sky::warn_of_orientation(&options.dut1, header.start, length_s, common);

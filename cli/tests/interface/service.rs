@@ -147,3 +147,25 @@ fn a_table_of_injections_without_a_binary_is_an_error() {
     fails(&told, 3, &["x.h5: HDF5: "]);
     assert!(!stderr(&told).contains("byte 0"), "{}", stderr(&told));
 }
+
+#[test]
+fn processes_of_mpirun_do_not_repeat_a_run() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |rank: &str, ranks: &str, words: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(words).current_dir(home.path());
+        let variables = [("OMPI_COMM_WORLD_RANK", rank), ("OMPI_COMM_WORLD_SIZE", ranks)];
+        command.envs(variables).output().unwrap()
+    };
+    fails(&run("0", "3", &["devices"]), 2, &["devices does not divide its work", "is 3"]);
+    // Rank 0 alone says why.
+    let other = run("1", "3", &["devices"]);
+    assert_eq!((code(&other), stderr(&other)), (2, String::new()));
+    assert_eq!(code(&run("0", "1", &["devices"])), 0);
+    if !cfg!(feature = "mpi") {
+        let words = ["correlate", "a.dada", "-o", "a.uvh5", "--antennas", "a.csv"];
+        fails(&run("0", "2", &words), 2, &["built without MPI", "is 2"]);
+        let other = run("1", "2", &words);
+        assert_eq!((code(&other), stderr(&other)), (2, String::new()));
+    }
+}

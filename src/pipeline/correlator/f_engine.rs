@@ -30,9 +30,9 @@ pub(super) struct Parts {
 /// F-engine of all antennas.
 pub(super) struct FEngine {
     pub(super) parts: Parts,
-    threads: Threads,
+    pub(super) threads: Threads,
     scratches: Vec<Scratch>,
-    spectra: Spectra,
+    pub(super) spectra: Spectra,
     /// Spectra per gulp.
     pub(super) capacity: usize,
     /// Range of available spectra.
@@ -40,7 +40,18 @@ pub(super) struct FEngine {
     /// Seconds spent so far.
     pub(super) elapsed_s: f64,
     /// Invalid cells (spectrum, recorded channel) of each antenna.
+    masked: Vec<u64>,
+}
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    /// Invalid cells (spectrum, recorded channel) of each antenna.
     pub(super) masked: Vec<u64>,
+    /// Complex samples of each antenna that saturated in requantization.
+    pub(super) saturated: Vec<u64>,
+    /// Recorded samples of each recording that were not finite.
+    pub(super) not_finite: Vec<u64>,
 }
 
 /// Spectra before the corner turn.
@@ -59,11 +70,14 @@ pub(super) enum Supply<'a> {
     Host {
         /// Input of the corner turn.
         spectra: correlate::Spectra<'a>,
-        mask: Option<Mask<'a>>,
+        mask: Option<FillMask<'a>>,
     },
     /// In the memory of the GPUs that multiply them.
     Device(&'a mut OnDevice),
 }
+
+/// Function that writes a validity mask; axes channel, antenna, word.
+pub(super) type FillMask<'a> = Box<dyn Fn(&mut [u64]) + 'a>;
 
 /// Part of a gulp that belongs to one antenna.
 struct Job<'a> {
@@ -100,18 +114,37 @@ impl FEngine {
         !matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_))
     }
 
-    /// Returns each antenna's complex samples that saturated in requantization.
-    pub(super) fn saturated(&self) -> Vec<u64> {
+    /// Returns the counts of the antennas and recordings.
+    pub(super) fn counts(&self) -> Counts {
         let antennas = &self.parts.antennas;
-        match &self.spectra {
+        let saturated = match &self.spectra {
             Spectra::Device(device) => device.saturated(),
             _ => antennas.iter().map(AntennaInput::saturated).collect(),
-        }
+        };
+        let not_finite = self.parts.sources.not_finite.clone();
+        Counts { masked: self.masked.clone(), saturated, not_finite }
     }
 
-    /// Returns the number of recorded samples that were not finite.
-    pub(super) fn not_finite(&self) -> u64 {
-        self.parts.sources.not_finite
+    /// Returns the inverses of the gains that the readout divides by, in runs of channels; axes antenna, polarization,
+    /// channel.
+    pub(super) fn inverse_gains(&self, runs: &[Range<usize>]) -> Vec<f64> {
+        let Parts { antennas, channels, .. } = &self.parts;
+        let all = channels.order.len();
+        let own = |antenna: &AntennaInput| -> Vec<f64> {
+            let level = &antenna.gain_control;
+            let rows = (0..level.elements()).step_by(all);
+            let elements = rows.flat_map(|row| {
+                let shifted = move |run: &Range<usize>| row + run.start..row + run.end;
+                runs.iter().flat_map(shifted)
+            });
+            elements.map(|element| 1.0 / level.divisor(element)).collect()
+        };
+        antennas.iter().flat_map(own).collect()
+    }
+
+    /// Returns whether the gains that the readout divides by are all 1.
+    pub(super) fn is_unit(&self) -> bool {
+        self.parts.antennas.iter().all(|antenna| antenna.gain_control.is_unit())
     }
 
     /// Describes a truncated recording that is used to its end, if any.
@@ -248,13 +281,28 @@ impl FEngine {
         }
     }
 
+    /// Discards the available spectra from number `end` on; they can be computed again.
+    pub(super) fn shorten(&mut self, end: u64) {
+        if end >= self.made.end {
+            return;
+        }
+        for (masked, antenna) in self.masked.iter_mut().zip(&self.parts.antennas) {
+            let late = antenna.invalid.iter().map(|invalid| InvalidRange {
+                spectra: invalid.spectra.start.max(end)..invalid.spectra.end.max(end),
+                coarse: invalid.coarse.clone(),
+            });
+            *masked -= cells(&late.collect::<Vec<_>>(), self.parts.channels.coarse);
+        }
+        self.made.end = end.max(self.made.start);
+    }
+
     /// Returns `times` available spectra from number `first` on.
     ///
     /// # Errors
     /// Errors of the delay correction on a device.
     pub(super) fn supply(&mut self, first: u64, times: usize) -> Result<Supply<'_>> {
         let skipped = (first - self.made.start) as usize;
-        let mask = self.parts.mask(first..first + times as u64);
+        let valid = self.parts.validity(first..first + times as u64);
         let spectra = match &mut self.spectra {
             Spectra::Rows(bytes) => {
                 correlate::Spectra::Rows(Rows { bytes, times: self.capacity, first: skipped })
@@ -263,20 +311,24 @@ impl FEngine {
                 correlate::Spectra::Streams(block.voltages().slice(skipped, times)?)
             }
             Spectra::Device(device) => {
-                let fill = mask.as_ref().map(|mask| {
+                let fill = valid.as_ref().map(|mask: &Mask<'_>| {
                     |channels: Range<usize>, bits: &mut [u64]| mask.fill_channels(channels, bits)
                 });
                 device.supply(first, times, fill)?;
                 return Ok(Supply::Device(device));
             }
         };
-        Ok(Supply::Host { spectra, mask })
+        Ok(Supply::Host { spectra, mask: valid.map(Mask::boxed) })
     }
 }
 
 impl Parts {
-    /// Returns the validity mask of some spectra; `None` if all are valid.
-    fn mask(&self, times: Range<u64>) -> Option<Mask<'_>> {
+    /// Returns the function that writes the validity mask of some spectra; `None` if all are valid.
+    pub(super) fn mask(&self, times: Range<u64>) -> Option<FillMask<'_>> {
+        self.validity(times).map(Mask::boxed)
+    }
+
+    fn validity(&self, times: Range<u64>) -> Option<Mask<'_>> {
         let is_invalid = |invalid: &InvalidRange| {
             invalid.spectra.start < times.end && invalid.spectra.end > times.start
         };
@@ -286,20 +338,24 @@ impl Parts {
 }
 
 /// Validity of the spectra of all antennas.
-pub(super) struct Mask<'a> {
+struct Mask<'a> {
     parts: &'a Parts,
     times: Range<u64>,
 }
 
-impl Mask<'_> {
+impl<'a> Mask<'a> {
+    fn boxed(self) -> FillMask<'a> {
+        Box::new(move |bits: &mut [u64]| self.fill(bits))
+    }
+
     /// Writes the bits; axes channel, antenna, word.
-    pub(super) fn fill(&self, mask: &mut [u64]) {
+    fn fill(&self, mask: &mut [u64]) {
         let channels = &self.parts.channels;
         self.fill_channels(0..channels.coarse * channels.fine, mask);
     }
 
     /// Like [`Mask::fill`], for some of the channels.
-    pub(super) fn fill_channels(&self, channels: Range<usize>, mask: &mut [u64]) {
+    fn fill_channels(&self, channels: Range<usize>, mask: &mut [u64]) {
         let Self { parts, times } = self;
         let (antennas, fine) = (parts.antennas.len(), parts.channels.fine);
         let count = (times.end - times.start) as usize;

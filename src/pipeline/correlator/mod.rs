@@ -5,6 +5,8 @@
 
 mod antenna;
 mod device;
+mod divided;
+mod exchange;
 mod f_engine;
 mod options;
 mod peers;
@@ -15,7 +17,9 @@ mod window;
 mod write;
 mod x_engine;
 
-use f_engine::FEngine;
+use divided::Divided;
+pub use exchange::{EarlyEnd, Exchange, MAX_RANKS, Ranks};
+use f_engine::{Counts, FEngine};
 use options::Request;
 pub use options::{
     ArrayHeader, BankHeader, Baselines, CorrelateOptions, Gains, Integration, Missing, PhaseCentre,
@@ -24,11 +28,11 @@ pub use recordings::ArrayInput;
 use recordings::{Baseline, Tracking, later};
 use setup::{Built, build};
 pub use write::{Labels, WriteReport, history, write_uvh5};
-use x_engine::XEngine;
+use x_engine::{Readout, Scales, XEngine};
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
+use crate::geometry::{Antenna, Array, DelayPolynomial, Direction, Sky};
 
 /// FX correlator for the recordings of an array's antennas; returns one integration per call.
 ///
@@ -57,7 +61,10 @@ pub struct ArrayCorrelator {
     tracking: Tracking,
     f_engine: FEngine,
     x_engine: XEngine,
+    readout: Readout,
     baselines: Vec<Baseline>,
+    /// None in a single process.
+    divided: Option<Divided>,
     /// Number of the next spectrum.
     next: u64,
     /// Integrations returned so far.
@@ -81,10 +88,7 @@ struct Start {
     number: u64,
     /// Spectra that the F-engine had computed.
     made: u64,
-    /// Invalid cells, and saturated samples, of each antenna.
-    masked: Vec<u64>,
-    saturated: Vec<u64>,
-    not_finite: u64,
+    counts: Counts,
 }
 
 /// Progress callback: receives the number of correlated spectra; returns false to stop the run.
@@ -108,7 +112,27 @@ impl ArrayCorrelator {
         options: &CorrelateOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::built(Request { array, options, delays: None, backend }, inputs)
+        Self::built(Request { array, options, delays: None, backend }, inputs, None)
+    }
+
+    /// Like [`Self::new`], for one of several ranks, which have the same arguments, but for the device and the threads. Each
+    /// computes the spectra of its share of the antennas and correlates its share of the channels; the ranks exchange spectra
+    /// in host memory. Rank 0 returns the integrations, with the bits of a single process; those of the other ranks are
+    /// empty. All must ask for the same integrations.
+    ///
+    /// An error or a stop at any rank ends the run of all of them, after the spectra before it.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`crate::Error::Parameter`] for more ranks than antennas or channels;
+    /// [`crate::Error::Unavailable`] that names a rank that has failed; errors of the exchange.
+    pub fn divided(
+        array: &Array,
+        inputs: Vec<ArrayInput>,
+        options: &CorrelateOptions,
+        backend: &Backend,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        Self::built(Request { array, options, delays: None, backend }, inputs, Some(ranks))
     }
 
     /// Like [`Self::new`], with the caller's delays instead of those of the phase centre: one polynomial per antenna
@@ -123,17 +147,20 @@ impl ArrayCorrelator {
         options: &CorrelateOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::built(Request { array, options, delays: Some(delays), backend }, inputs)
+        Self::built(Request { array, options, delays: Some(delays), backend }, inputs, None)
     }
 
-    fn built(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
-        let Built { header, tracking, f_engine, x_engine, baselines } = build(request, inputs)?;
+    fn built(request: Request<'_>, inputs: Vec<ArrayInput>, ranks: Option<Ranks>) -> Result<Self> {
+        let Built { header, tracking, f_engine, x_engine, readout, baselines, divided } =
+            build(request, inputs, ranks)?;
         Ok(Self {
             header,
             tracking,
             f_engine,
             x_engine,
+            readout,
             baselines,
+            divided,
             next: 0,
             number: 0,
             end: u64::MAX,
@@ -159,9 +186,7 @@ impl ArrayCorrelator {
             spectrum: self.next,
             number: self.number,
             made: f_engine.made.end,
-            masked: f_engine.masked.clone(),
-            saturated: f_engine.saturated(),
-            not_finite: f_engine.not_finite(),
+            counts: self.counts(),
         };
     }
 
@@ -222,7 +247,9 @@ impl ArrayCorrelator {
         if let Err(fault) = self.sum(end) {
             self.ended = true;
             // A failed device cannot return its sums.
-            if self.next == first || self.read(first, integration).is_err() {
+            let is_read = self.next > first && self.read(first, integration).is_ok();
+            self.finish();
+            if !is_read {
                 return Err(fault);
             }
             self.fault = Some(fault);
@@ -232,45 +259,110 @@ impl ArrayCorrelator {
             return Ok(false);
         }
         self.read(first, integration)?;
+        if self.next >= self.header.spectra {
+            self.finish();
+        }
         Ok(true)
+    }
+
+    /// Computes this rank's share of all integrations; for ranks other than 0.
+    ///
+    /// # Errors
+    /// As [`Self::next_integration`].
+    pub fn assist(&mut self) -> Result<()> {
+        let mut integration = Integration::new();
+        while self.next_integration(&mut integration)? {}
+        Ok(())
+    }
+
+    /// Declares that no rank expects another call of this one.
+    fn finish(&mut self) {
+        if let Some(divided) = &mut self.divided {
+            divided.finish();
+        }
     }
 
     /// Accumulates spectra up to number `end`, or to the end of a live observation.
     fn sum(&mut self, end: u64) -> Result<()> {
         while self.next < end.min(self.header.spectra) {
-            if !self.f_engine.made.contains(&self.next) {
-                if !self.make(end)? {
+            if self.available().is_none() {
+                if !self.supply(end)? {
                     continue;
                 }
                 self.check_watch()?;
             }
-            let last = end.min(self.f_engine.made.end);
-            self.x_engine.run(&mut self.f_engine, self.next, (last - self.next) as usize)?;
+            let last = end.min(self.available().unwrap_or(self.next));
+            if let Err(fault) = self.correlate(last) {
+                // The sums are lost, so this rank can take part in no readout.
+                if let Some(divided) = &mut self.divided {
+                    divided.leave();
+                }
+                return Err(fault);
+            }
             self.next = last;
             self.check_watch()?;
         }
         Ok(())
     }
 
-    /// Computes the next spectra; if a source fails, only those that its samples allow. Returns false, without any, once a live
-    /// observation has ended, whose number of spectra is known then.
-    fn make(&mut self, end: u64) -> Result<bool> {
+    /// Returns the end of the available spectra, if there are any.
+    fn available(&self) -> Option<u64> {
+        let made = &self.f_engine.made;
+        match &self.divided {
+            Some(divided) => divided.available(self.next),
+            None => made.contains(&self.next).then_some(made.end),
+        }
+    }
+
+    /// Makes spectra available; returns false, without any, once a live observation has ended.
+    fn supply(&mut self, end: u64) -> Result<bool> {
+        let spectra = self.header.spectra;
+        let Some(mut next) = self.divided.as_ref().map(|own| own.next_gulp(spectra)) else {
+            return self.make(self.next, end);
+        };
+        while let Some(first) = next {
+            let is_stopping = self.divided.as_ref().is_some_and(Divided::is_stopping);
+            let made = match is_stopping {
+                true => Err(Error::stopped("voltages")),
+                false => self.make(first, spectra).map(|_| ()),
+            };
+            let Some(divided) = &mut self.divided else { break };
+            divided.send(&mut self.f_engine, made)?;
+            next = divided.next_gulp(spectra);
+        }
+        self.divided.as_mut().map_or(Ok(()), Divided::receive)?;
+        Ok(true)
+    }
+
+    /// Multiplies and accumulates the available spectra before number `last`.
+    fn correlate(&mut self, last: u64) -> Result<()> {
+        let (times, capacity) = ((last - self.next) as usize, self.f_engine.capacity);
+        let supply = match &self.divided {
+            Some(divided) => divided.supply(self.next, times)?,
+            None => self.f_engine.supply(self.next, times)?,
+        };
+        self.x_engine.run(supply, times, capacity)
+    }
+
+    /// Computes the spectra from number `first` on; if a source fails, only those that its samples allow. Returns false, without
+    /// any, once a live observation has ended, whose number of spectra is known then.
+    fn make(&mut self, first: u64, end: u64) -> Result<bool> {
         let end = end.min(self.header.spectra);
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
-        let mut last = all.min(self.next + self.f_engine.capacity as u64);
-        while !self.f_engine.make(self.next..last, self.following(last, end))? {
+        let mut last = all.min(first + self.f_engine.capacity as u64);
+        while !self.f_engine.make(first..last, self.following(last, end))? {
             if let Some(times) = self.f_engine.take_times() {
                 let spectra = self.f_engine.framing().spectra(times);
-                self.header.spectra = self.header.spectra.min(spectra.max(self.next));
+                self.header.spectra = self.header.spectra.min(spectra.max(first));
                 let header = &mut self.header;
                 header.integrations = header.spectra.div_ceil(header.integration_spectra);
                 return Ok(false);
             }
-            if last == self.next + 1 {
+            if last == first + 1 {
                 let ended = || Error::stopped("voltages");
                 return Err(self.f_engine.take_fault().unwrap_or_else(ended));
             }
-            last = self.next + (last - self.next) / 2;
+            last = first + (last - first) / 2;
         }
         Ok(true)
     }
@@ -289,16 +381,34 @@ impl ArrayCorrelator {
 
     fn check_watch(&mut self) -> Result<()> {
         let next = self.next;
-        match self.watch.as_mut().is_some_and(|watch| !watch(next)) {
-            true => Err(Error::stopped("voltages")),
-            false => Ok(()),
+        if self.watch.as_mut().is_none_or(|watch| watch(next)) {
+            return Ok(());
         }
+        // Ranks stop together, at their next gulp.
+        self.divided.as_mut().map_or_else(
+            || Err(Error::stopped("voltages")),
+            |divided| {
+                divided.stop();
+                Ok(())
+            },
+        )
     }
 
     /// Reads out the integration that begins with spectrum `first`.
     fn read(&mut self, first: u64, integration: &mut Integration) -> Result<()> {
-        let header = &self.header;
-        self.x_engine.read(&self.f_engine, &self.baselines, integration)?;
+        let Self { header, f_engine, x_engine, readout, baselines, divided, .. } = self;
+        match divided {
+            Some(divided) => {
+                divided.read(f_engine, x_engine, readout, baselines, integration)?;
+                x_engine.elapsed_s[0] += divided.take_elapsed_s();
+            }
+            None => {
+                let plan = x_engine.plan().clone();
+                let all = 0..plan.channels();
+                let inverse = (!f_engine.is_unit()).then(|| f_engine.inverse_gains(&[all]));
+                x_engine.read(&Scales::new(&plan, readout, inverse), baselines, integration)?;
+            }
+        }
         integration.number = self.number;
         integration.first = first;
         integration.spectra = self.next - first;
@@ -307,6 +417,11 @@ impl ArrayCorrelator {
         integration.centre = later(header.start, middle_s)?;
         self.number += 1;
         Ok(())
+    }
+
+    /// Returns the counts of all antennas and recordings.
+    fn counts(&self) -> Counts {
+        self.divided.as_ref().map_or_else(|| self.f_engine.counts(), |own| own.counts().clone())
     }
 
     /// Returns the summary of the work so far, or of the current part.
@@ -321,6 +436,8 @@ impl ArrayCorrelator {
         let data_s = spectra as f64 * header.spectrum_s;
         let names = header.array.antennas.iter().zip(&header.present);
         let missing = names.filter(|(_, present)| !**present).map(|(own, _)| own.name.clone());
+        let counts = self.counts();
+        let not_finite = counts.not_finite.iter().sum::<u64>();
         Summary {
             integrations: self.number - part.number,
             spectra,
@@ -329,9 +446,9 @@ impl ArrayCorrelator {
             made_on_device: f_engine.is_on_device(),
             not_on_device: f_engine.parts.not_on_device.clone(),
             steps: steps(f_engine, x_engine),
-            antennas: antennas(header, f_engine, part),
+            antennas: antennas(header, f_engine, &counts, part),
             missing: missing.collect(),
-            not_finite: f_engine.not_finite() - part.not_finite,
+            not_finite: not_finite - part.counts.not_finite.iter().sum::<u64>(),
             dut1_s: header.dut1_s,
             altitudes_deg: tracking.altitudes_deg(),
             lowest_altitude_deg: tracking.lowest_deg(),
@@ -383,7 +500,7 @@ pub struct Steps {
     pub channelize_s: f64,
     /// Delay phases, gains and requantization.
     pub align_s: f64,
-    /// Corner turn.
+    /// Corner turn; with ranks also their messages, and waiting for them.
     pub turn_s: f64,
     /// X-engine.
     pub correlate_s: f64,
@@ -446,22 +563,29 @@ fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
     }
 }
 
-fn antennas(header: &ArrayHeader, f_engine: &FEngine, part: &Start) -> Vec<AntennaSummary> {
+fn antennas(
+    header: &ArrayHeader,
+    f_engine: &FEngine,
+    counts: &Counts,
+    part: &Start,
+) -> Vec<AntennaSummary> {
     let made = (f_engine.made.end - part.made) as f64;
     let since = |now: &[u64], before: &[u64]| -> Vec<u64> {
         let before = before.iter().copied().chain(std::iter::repeat(0));
         now.iter().zip(before).map(|(now, before)| now - before).collect()
     };
-    let masked = since(&f_engine.masked, &part.masked);
-    let counts = masked.into_iter().zip(since(&f_engine.saturated(), &part.saturated));
-    let of = |(antenna, (masked, saturated)): (&antenna::AntennaInput, (u64, u64))| {
-        let level = &antenna.gain_control;
+    let masked = since(&counts.masked, &part.counts.masked);
+    let counts = masked.into_iter().zip(since(&counts.saturated, &part.counts.saturated));
+    let channels = &f_engine.parts.channels;
+    let elements = header.polarizations * channels.order.len();
+    let present = header.array.antennas.iter().zip(&header.present).filter(|(_, own)| **own);
+    let of = |((antenna, _), (masked, saturated)): ((&Antenna, &bool), (u64, u64))| {
         let fraction = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
-            name: header.array.antennas[antenna.location.antenna].name.clone(),
-            saturated: fraction(saturated, level.elements()),
-            masked: fraction(masked, level.coarse),
+            name: antenna.name.clone(),
+            saturated: fraction(saturated, elements),
+            masked: fraction(masked, channels.coarse),
         }
     };
-    f_engine.parts.antennas.iter().zip(counts).map(of).collect()
+    present.zip(counts).map(of).collect()
 }

@@ -30,8 +30,8 @@ pub(super) struct Sources {
     threads_per_read: usize,
     /// Describes a truncated recording that is used to its end, if any.
     pub(super) cut: Option<String>,
-    /// Number of samples that were not finite, up to the windows' ends.
-    pub(super) not_finite: u64,
+    /// Samples of each recording that were not finite, up to the windows' ends.
+    pub(super) not_finite: Vec<u64>,
     /// Seconds of all threads in which the samples in use were waited for.
     pub(super) waited_s: f64,
 }
@@ -81,11 +81,11 @@ impl Sources {
         let together = readers.len().clamp(1, threads);
         Self {
             windows: readers.iter().map(|reader| Window::new(reader.source.header())).collect(),
+            not_finite: vec![0; readers.len()],
             readers: State::Idle(readers),
             threads: Threads::new(together),
             threads_per_read: threads / together,
             cut,
-            not_finite: 0,
             waited_s: 0.0,
         }
     }
@@ -110,7 +110,8 @@ impl Sources {
         });
         let is_held = jobs.iter().all(|job| job.reader.is_held(job.window, job.needed));
         jobs.into_iter().try_for_each(|job| job.outcome)?;
-        self.not_finite = readers.iter().map(|reader| reader.invalid.count).sum();
+        let counts = self.not_finite.iter_mut().zip(&*readers);
+        counts.for_each(|(count, reader)| *count = reader.invalid.count);
         self.waited_s += begin.elapsed().as_secs_f64() * self.threads.count() as f64;
         Ok(is_held)
     }

@@ -7,6 +7,8 @@ use super::antenna::{
     encoding,
 };
 use super::device::{DeviceConfig, SampleFormat};
+use super::divided::{Divided, Division, EnginePlans};
+use super::exchange::{Ranks, check_spectra};
 use super::f_engine::{FEngine, Parts, Spectra};
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
 use super::peers::OnDevice;
@@ -16,12 +18,13 @@ use super::recordings::{
     delay_model, select_baselines,
 };
 use super::window::{Flags, Framing, unpacked};
-use super::x_engine::XEngine;
+use super::x_engine::{Readout, XEngine};
 use crate::backend::cuda::Prefetch;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Input, Order};
 use crate::error::{Error, Result};
+use crate::geometry::Array;
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::pipeline::run::remaining_bytes;
 use crate::view::check_memory;
@@ -34,7 +37,10 @@ pub(super) struct Built {
     pub(super) tracking: Tracking,
     pub(super) f_engine: FEngine,
     pub(super) x_engine: XEngine,
+    pub(super) readout: Readout,
     pub(super) baselines: Vec<Baseline>,
+    /// None in a single process.
+    pub(super) divided: Option<Divided>,
 }
 
 /// Checked parameters of the spectra, from recordings and options.
@@ -63,11 +69,65 @@ struct SpectraBuffer {
     not_on_device: Option<String>,
 }
 
-/// Builds all components.
+/// Part of a correlation that this process computes.
+struct Part {
+    /// None in a single process.
+    division: Option<Division>,
+    /// Array numbers of the antennas whose spectra are computed here, ascending.
+    antennas: Vec<usize>,
+    /// Plan of all antennas and channels.
+    whole: correlate::Plan,
+    /// Plans of the spectra and of the products computed here.
+    plans: EnginePlans,
+    readout: Readout,
+}
+
+impl Part {
+    /// # Errors
+    /// As [`Division::new`] and [`correlate::Plan::new`].
+    fn new(
+        shape: &SpectraParameters,
+        correlated: &[usize],
+        options: &CorrelateOptions,
+        ranks: Option<&Ranks>,
+    ) -> Result<Self> {
+        let whole = correlate::Plan::new(correlate::Options {
+            antennas: correlated.len(),
+            polarizations: shape.recordings.header.polarizations,
+            channels: shape.channels.order.len(),
+            encoding: shape.encoding,
+        })?
+        .with_precision(options.precision);
+        let Some(ranks) = ranks else {
+            return Ok(Self {
+                division: None,
+                antennas: correlated.to_vec(),
+                plans: EnginePlans { f_engine: whole.clone(), x_engine: whole.clone() },
+                whole,
+                readout: Readout::new(&shape.channels),
+            });
+        };
+        check_spectra(shape.spectra)?;
+        let division = Division::new(ranks, correlated.len(), &shape.channels)?;
+        Ok(Self {
+            antennas: correlated[division.antennas()].to_vec(),
+            plans: division.plans(&whole)?,
+            whole,
+            readout: division.readout(&shape.channels),
+            division: Some(division),
+        })
+    }
+}
+
+/// Builds all components: those of one process, or of one rank.
 ///
 /// # Errors
-/// As [`super::ArrayCorrelator::new`].
-pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
+/// As [`super::ArrayCorrelator::new`] and [`super::ArrayCorrelator::divided`].
+pub(super) fn build(
+    request: Request<'_>,
+    inputs: Vec<ArrayInput>,
+    mut ranks: Option<Ranks>,
+) -> Result<Built> {
     let options = request.options;
     let numbers = array_numbers(request.array, &inputs, options.missing)?;
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
@@ -86,30 +146,40 @@ pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Bui
     let baselines = select_baselines(request.array, &options.baselines, &correlated)?;
     let header = shape.header(&request, &correlated, &baselines, tracking.dut1_s);
     let threads = request.backend.host().threads();
-    let plan = correlate::Plan::new(correlate::Options {
-        antennas: correlated.len(),
-        polarizations: header.polarizations,
-        channels: shape.channels.order.len(),
-        encoding: shape.encoding,
-    })?
-    .with_precision(options.precision);
-    let gulp = shape.fitting_gulp(&request, &plan, baselines.len(), &inputs)?;
+    let part = Part::new(&shape, &correlated, options, ranks.as_ref())?;
+    let mut gulp = shape.fitting_gulp(&request, &part, baselines.len(), &inputs)?;
+    if let Some(ranks) = &mut ranks {
+        gulp = ranks.least(gulp_capacity(&part.whole, shape.spectra, gulp) as u64)? as usize;
+    }
     let sources = shape.sources(inputs);
     let formats = sample_formats(&sources, &numbers);
-    let _kernels = shape.prefetch(request.backend, &plan, &formats, gulp);
-    let x_engine = XEngine::new(plan.clone(), shape.integration, request.backend, &threads)?;
+    let _kernels = shape.prefetch(request.backend, &part, &formats, gulp);
+    let x_engine =
+        XEngine::new(part.plans.x_engine.clone(), shape.integration, request.backend, &threads)?;
     let framing = shape.framing();
     let delays = Delays::new(model, header.spectrum_s / framing.hop as f64, framing);
-    let buffer = shape.spectra_buffer(request.backend, &plan, &formats, gulp)?;
+    let buffer = shape.spectra_buffer(request.backend, &part, &formats, gulp)?;
     let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
-    let mut antennas = shape.antennas(&request, &sources, &numbers, capacity)?;
+    let mut antennas =
+        shape.antennas(&request, &sources, &Numbers { all: &numbers, part: &part }, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
         antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
     let sources = shape.windowed_sources(sources, capacity, threads.count());
+    let Part { division, plans, readout, .. } = part;
+    let divided = ranks.zip(division);
+    let divided = divided
+        .map(|(ranks, division)| Divided::new(ranks, division, plans.x_engine, shape.direct));
     let parts = Parts { sources, antennas, channels: shape.channels, delays, not_on_device };
     let f_engine = FEngine::new(parts, spectra, capacity, &threads);
-    Ok(Built { header, tracking, f_engine, x_engine, baselines })
+    Ok(Built { header, tracking, f_engine, x_engine, readout, baselines, divided })
+}
+
+/// Array numbers of the recorded antennas.
+struct Numbers<'a> {
+    /// All, in the order of the recordings.
+    all: &'a [usize],
+    part: &'a Part,
 }
 
 impl SpectraParameters {
@@ -167,14 +237,16 @@ impl SpectraParameters {
     fn fitting_gulp(
         &self,
         request: &Request<'_>,
-        plan: &correlate::Plan,
+        part: &Part,
         baselines: usize,
         inputs: &[ArrayInput],
     ) -> Result<usize> {
         let mut gulp = request.options.gulp;
+        let plan = &part.whole;
+        let needed = Needed { baselines, windows: windows(request.array, part, inputs) };
         loop {
             let capacity = gulp_capacity(plan, self.spectra, gulp);
-            let bytes = self.bytes(request.backend, plan, gulp, baselines, inputs);
+            let bytes = self.bytes(request.backend, part, gulp, &needed);
             let held = bytes.unwrap_or(usize::MAX);
             match remaining_bytes(request.options.memory, "the correlation", held, 0) {
                 Ok(_) => {
@@ -193,36 +265,33 @@ impl SpectraParameters {
         }
     }
 
-    /// Returns the bytes of the X-engine, a gulp and an integration; `None` if the count overflows.
-    fn bytes(
-        &self,
-        backend: &Backend,
-        plan: &correlate::Plan,
-        gulp: usize,
-        baselines: usize,
-        inputs: &[ArrayInput],
-    ) -> Option<usize> {
+    /// Returns the bytes of the X-engine, a gulp, an integration and the messages to other ranks; `None` if the count
+    /// overflows.
+    fn bytes(&self, backend: &Backend, part: &Part, gulp: usize, needed: &Needed) -> Option<usize> {
+        let plan = &part.whole;
         let mut together = gulp_capacity(plan, self.spectra, gulp);
         let capacity = together;
-        if backend.is_gpu() {
+        if backend.is_gpu() && part.division.is_none() {
             together = together.max(gulp_capacity_on_device(plan, self.spectra, gulp));
         }
-        let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
+        let own = &part.plans.f_engine;
+        let row = own.inputs() * own.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average;
-        // One integration is written while the next is summed.
-        let visibilities = (2 * baselines * channels).checked_mul(16 * plan.pairs() + 8);
-        let Framing { hop, span } = self.framing();
-        let times = together.checked_mul(hop as usize);
-        let times = times.and_then(|times| times.checked_add(span as usize));
-        let window = |input: &ArrayInput| {
-            let header = input.source.header();
-            let bits = header.encoding.unpacked().sample_bits();
-            // One window is in use while the next is read.
-            Some(header.streams().checked_mul(times?)?.checked_mul(2 * bits)? / 8)
+        let visibilities = (needed.baselines * channels).checked_mul(16 * plan.pairs() + 8)?;
+        let messages = match &part.division {
+            Some(division) => division.bytes(&part.plans, capacity, visibilities)?,
+            None => 0,
         };
-        let windows = inputs.iter().map(window);
-        let parts =
-            [XEngine::bytes(plan, capacity, backend), capacity.checked_mul(row), visibilities];
+        let Framing { hop, span } = self.framing();
+        let times = together.checked_mul(hop as usize)?.checked_add(span as usize)?;
+        let windows = needed.windows.iter().map(|bits| bits.checked_mul(times).map(|all| all / 8));
+        let parts = [
+            XEngine::bytes(&part.plans.x_engine, capacity, backend),
+            capacity.checked_mul(row),
+            // One integration is written while the next is summed.
+            visibilities.checked_mul(2),
+            Some(messages),
+        ];
         let all = parts.into_iter().chain(windows);
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
@@ -231,15 +300,18 @@ impl SpectraParameters {
     fn prefetch(
         &self,
         backend: &Backend,
-        plan: &correlate::Plan,
+        part: &Part,
         formats: &[SampleFormat],
         gulp: usize,
     ) -> Prefetch {
         let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
-        let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
-        let config = self.device_config(plan, formats, capacity);
-        let mut sources = correlate::sources(plan, device);
-        sources.extend(OnDevice::sources(backend, &config).unwrap_or_default());
+        let mut sources = correlate::sources(&part.plans.x_engine, device);
+        if part.division.is_none() {
+            let plan = &part.whole;
+            let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
+            let config = self.device_config(plan, formats, capacity);
+            sources.extend(OnDevice::sources(backend, &config).unwrap_or_default());
+        }
         device.prefetch(move || sources)
     }
 
@@ -261,16 +333,19 @@ impl SpectraParameters {
     }
 
     /// Allocates the spectra of a gulp: on the GPUs, or on the host if a GPU's memory or the filter bank's library is
-    /// missing.
+    /// missing, or if ranks exchange them.
     fn spectra_buffer(
         &self,
         backend: &Backend,
-        plan: &correlate::Plan,
+        part: &Part,
         formats: &[SampleFormat],
         gulp: usize,
     ) -> Result<SpectraBuffer> {
+        let plan = &part.plans.f_engine;
         let mut not_on_device = None;
-        if backend.is_gpu() {
+        if backend.is_gpu() && part.division.is_some() {
+            not_on_device = Some("ranks exchange spectra in the host's memory".to_owned());
+        } else if backend.is_gpu() {
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
             let config = self.device_config(plan, formats, capacity);
             match OnDevice::new(backend, &config) {
@@ -282,7 +357,7 @@ impl SpectraParameters {
                 Err(error) => return Err(error),
             }
         }
-        let capacity = gulp_capacity(plan, self.spectra, gulp);
+        let capacity = gulp_capacity(&part.whole, self.spectra, gulp);
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
@@ -368,12 +443,12 @@ impl SpectraParameters {
         Sources::new(readers, cut, threads)
     }
 
-    /// Builds the antennas, by ascending array number.
+    /// Builds the antennas of this process, by ascending array number.
     fn antennas(
         &self,
         request: &Request<'_>,
         sources: &[Box<dyn VoltageSource>],
-        numbers: &[usize],
+        numbers: &Numbers<'_>,
         capacity: usize,
     ) -> Result<Vec<AntennaInput>> {
         let (channels, options) = (&self.channels, request.options);
@@ -388,11 +463,15 @@ impl SpectraParameters {
             channels,
         )?;
         let mut antennas = Vec::new();
-        let mut numbers = numbers.iter();
+        let Numbers { all, part } = numbers;
+        let mut numbers = all.iter();
         for (recording, source) in sources.iter().enumerate() {
             let header = source.header();
             let each = header.coarse_channels() * header.polarizations;
             for (antenna, number) in (0..header.antennas).zip(numbers.by_ref()) {
+                if part.antennas.binary_search(number).is_err() {
+                    continue;
+                }
                 let place = SampleLocation {
                     antenna: *number,
                     recording,
@@ -428,6 +507,25 @@ impl SpectraParameters {
         let plan = channelize::Plan::new(channelize::Options { input, ..plan.options().clone() })?;
         Ok(Bank::Filter(Box::new(Channelizer::new(plan, backend)?)))
     }
+}
+
+/// Sizes that the memory depends on, besides the plans.
+struct Needed {
+    baselines: usize,
+    /// Bits of each sample of the recordings that are read, in all their windows.
+    windows: Vec<usize>,
+}
+
+/// Returns the bits of a sample of all streams, in both windows, of each recording that is read here.
+fn windows(array: &Array, part: &Part, inputs: &[ArrayInput]) -> Vec<usize> {
+    let is_own = |name: &String| {
+        array.find(name).is_some_and(|number| part.antennas.binary_search(&number).is_ok())
+    };
+    let read = inputs.iter().filter(|input| input.antennas.iter().any(is_own));
+    // One window is in use while the next is read.
+    let bits =
+        |header: &VoltageHeader| header.streams() * 2 * header.encoding.unpacked().sample_bits();
+    read.map(|input| bits(input.source.header())).collect()
 }
 
 /// Returns the sample format of each antenna, by ascending array number.

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::f_engine::{FEngine, Supply};
+use super::f_engine::Supply;
 use super::options::Integration;
 use super::peers::{DeviceSupply, share};
-use super::recordings::Baseline;
+use super::recordings::{Baseline, Channels};
 use crate::backend::Backend;
 use crate::backend::cuda::Device;
 use crate::backend::threads::Threads;
@@ -99,6 +99,11 @@ impl XEngine {
         })
     }
 
+    /// Returns the plan.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Returns the host memory in bytes; none if the count overflows.
     pub(super) fn bytes(plan: &Plan, capacity: usize, backend: &Backend) -> Option<usize> {
         let read = together(plan) * (16 * plan.row_elements() + 8 * plan.baselines());
@@ -114,14 +119,13 @@ impl XEngine {
         }
     }
 
-    /// Accumulates `times` of the available spectra, starting at number `first`.
+    /// Accumulates `times` spectra, of at most `capacity` in any call.
     ///
     /// # Errors
-    /// Those of [`FEngine::supply`], [`CornerTurn::run`], [`Correlator::run`] and [`Correlator::enqueue`].
-    pub(super) fn run(&mut self, f_engine: &mut FEngine, first: u64, times: usize) -> Result<()> {
+    /// Those of [`CornerTurn::run`], [`Correlator::run`] and [`Correlator::enqueue`].
+    pub(super) fn run(&mut self, supply: Supply<'_>, times: usize, capacity: usize) -> Result<()> {
         let begin = Instant::now();
-        let capacity = f_engine.capacity;
-        match f_engine.supply(first, times)? {
+        match supply {
             Supply::Host { spectra, mask } => {
                 let (corner_turn, buffer) = self.corner_turn.get_or_insert_with(|| {
                     let corner_turn = CornerTurn::new(self.plan.clone(), &self.backend);
@@ -130,8 +134,8 @@ impl XEngine {
                 buffer.set_times(times)?;
                 let span = trace::span(Work::Compute, "corner turn");
                 corner_turn.run(spectra, buffer)?;
-                if let Some(mask) = mask {
-                    mask.fill(buffer.mask_mut());
+                if let Some(fill) = mask {
+                    fill(buffer.mask_mut());
                 }
                 drop(span);
                 let turned = Instant::now();
@@ -164,14 +168,13 @@ impl XEngine {
     /// As [`Correlator::read`].
     pub(super) fn read(
         &mut self,
-        f_engine: &FEngine,
+        scales: &Scales<'_>,
         baselines: &[Baseline],
         integration: &mut Integration,
     ) -> Result<()> {
         let begin = Instant::now();
         let plan = self.plan.clone();
-        let scales = Scales::new(f_engine, &plan);
-        let channels = plan.channels() / f_engine.parts.channels.average;
+        let channels = scales.readout.outputs;
         let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
         let rows = sums.chunks_exact_mut(channels * plan.pairs());
         let rows = rows.zip(counts.chunks_exact_mut(channels)).zip(baselines);
@@ -185,7 +188,7 @@ impl XEngine {
             let _span = trace::span(Work::Compute, "readout");
             let (own, counts) = (&self.sums, &self.counts);
             self.threads.for_each_chunk(&mut scratch, &mut rows, share, |(), _, rows| {
-                rows.iter_mut().for_each(|row| row.add(own, counts, &part, &scales));
+                rows.iter_mut().for_each(|row| row.add(own, counts, &part, scales));
             });
         }
         self.shares.iter_mut().for_each(|share| share.correlator.reset());
@@ -243,32 +246,48 @@ fn together(plan: &Plan) -> usize {
     (READ_BYTES / (16 * plan.row_elements())).clamp(1, plan.channels())
 }
 
-/// Conversion of correlated sums to output visibilities.
-struct Scales<'a> {
-    plan: &'a Plan,
+/// Output channels of correlated channels.
+#[derive(Clone, Debug)]
+pub(super) struct Readout {
     /// Output channel of each correlated channel.
     places: Vec<usize>,
-    /// Inverse gains; axes antenna, polarization, channel. None: all are 1.
-    inverse: Option<Vec<f64>>,
+    /// Number of output channels.
+    outputs: usize,
     /// Whether the voltages are complex conjugates of the sky's.
     is_conjugate: bool,
 }
 
-impl<'a> Scales<'a> {
-    fn new(f_engine: &FEngine, plan: &'a Plan) -> Self {
-        let channels = &f_engine.parts.channels;
-        let mut places = vec![0; plan.channels()];
+impl Readout {
+    /// Reads out all channels.
+    pub(super) fn new(channels: &Channels) -> Self {
+        let all = 0..channels.order.len();
+        Self::part(channels, &[all], &(0..channels.centres_hz.len()))
+    }
+
+    /// Reads out the correlated channels of some runs, which are those of the output channels `outputs`.
+    pub(super) fn part(channels: &Channels, runs: &[Range<usize>], outputs: &Range<usize>) -> Self {
+        let mut places = vec![0; channels.order.len()];
         for (rank, channel) in channels.order.iter().enumerate() {
             places[*channel] = rank / channels.average;
         }
-        let is_unit = f_engine.parts.antennas.iter().all(|antenna| antenna.gain_control.is_unit());
-        let elements = plan.polarizations() * plan.channels();
-        let inverse = f_engine.parts.antennas.iter().flat_map(|antenna| {
-            let level = &antenna.gain_control;
-            (0..elements).map(|element| 1.0 / level.divisor(element))
-        });
-        let inverse = (!is_unit).then(|| inverse.collect());
-        Self { plan, places, inverse, is_conjugate: channels.is_conjugate }
+        let own = runs.iter().flat_map(|run| &places[run.clone()]);
+        let places = own.map(|place| place - outputs.start).collect();
+        Self { places, outputs: outputs.len(), is_conjugate: channels.is_conjugate }
+    }
+}
+
+/// Conversion of correlated sums to output visibilities.
+pub(super) struct Scales<'a> {
+    plan: &'a Plan,
+    readout: &'a Readout,
+    /// Inverse gains; axes antenna, polarization, channel. None: all are 1.
+    inverse: Option<Vec<f64>>,
+}
+
+impl<'a> Scales<'a> {
+    /// Converts sums of a plan; `inverse` are the gains to divide by.
+    pub(super) fn new(plan: &'a Plan, readout: &'a Readout, inverse: Option<Vec<f64>>) -> Self {
+        Self { plan, readout, inverse }
     }
 
     /// Returns the factor for one polarization pair of a baseline in a channel.
@@ -290,7 +309,7 @@ impl Row<'_> {
         let pairs = plan.pairs();
         for channel in part.clone() {
             let row = channel - part.start;
-            let place = scales.places[channel];
+            let place = scales.readout.places[channel];
             self.counts[place] += counts[row * plan.baselines() + at];
             let first = (row * plan.baselines() + at) * pairs;
             for (pair, out) in self.sums[place * pairs..][..pairs].iter_mut().enumerate() {
@@ -301,7 +320,7 @@ impl Row<'_> {
                     }
                     Sums::Float(sums) => sums[first + pair],
                 };
-                let value = if scales.is_conjugate { value.conj() } else { value };
+                let value = if scales.readout.is_conjugate { value.conj() } else { value };
                 *out += value * scales.scale(i, j, pair, channel);
             }
         }

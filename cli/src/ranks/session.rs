@@ -1,0 +1,264 @@
+//! Exchange between ranks by MPI.
+//!
+//! All operations are immediate ones that are tested until they are complete, with pauses, so that a rank that waits
+//! leaves its core to the others, and so that a stop request ends the wait.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mpi::Threading;
+use mpi::collective::SystemOperation;
+use mpi::environment::Universe;
+use mpi::request;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use sidereal::pipeline::correlator::{EarlyEnd, Exchange, Ranks};
+use sidereal::{Error, Result};
+
+use super::place::{OPTION, Place};
+use crate::interrupt::{self, Exit};
+use crate::say::fault;
+
+/// Most bytes of a message: MPI counts them in 32 bits with a sign. Longer ones are sent in pieces, which arrive in
+/// order.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Tags of the messages.
+const DATA: i32 = 1;
+const LENGTH: i32 = 2;
+
+/// Tests without a pause other than that other threads may run.
+const YIELDS: u32 = 64;
+/// Shortest and longest pause between later tests.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_micros(250);
+
+/// Time that operations may take after a stop request, before the run is ended.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// This process as one of several; dropping it waits until all have done so.
+pub(crate) struct Session {
+    universe: Universe,
+    early: EarlyEnd,
+    ranks: Option<Ranks>,
+}
+
+impl Session {
+    /// Initializes MPI.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if MPI does not allow calls of another thread; [`Error::Parameter`] if it does not find the
+    /// processes that mpirun started.
+    pub(crate) fn new(place: Place) -> Result<Self> {
+        let lacking =
+            |why: &str| Error::Unavailable { what: "MPI".to_owned(), why: why.to_owned() };
+        let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
+            .ok_or_else(|| lacking("a process runs one command line with it"))?;
+        if threading < Threading::Serialized {
+            return Err(lacking("its library allows calls of the first thread only"));
+        }
+        let ranks = universe.world().size() as usize;
+        if ranks != place.ranks {
+            let rule = format!(
+                "MPI finds {ranks}: mpirun must belong to the MPI library that this program was built with"
+            );
+            return Err(Error::parameter(OPTION, place.ranks, rule));
+        }
+        let rank = universe.world().rank() as usize;
+        let ranks = Ranks::new(Box::new(World { rank, ranks }))?;
+        Ok(Self { universe, early: ranks.early_end(), ranks: Some(ranks) })
+    }
+
+    /// Returns the ranks, for the correlator.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for a second correlator.
+    pub(crate) fn ranks(&mut self) -> Result<Ranks> {
+        let what = "MPI".to_owned();
+        let taken = || Error::Unavailable { what, why: "a run divides one correlation".to_owned() };
+        self.ranks.take().ok_or_else(taken)
+    }
+
+    /// Returns the cause of an early end.
+    pub(crate) fn early_end(&self) -> EarlyEnd {
+        self.early.clone()
+    }
+
+    /// Ends all processes, of which some may wait for this one.
+    pub(crate) fn abort(&self, exit: Exit) -> ! {
+        self.universe.world().abort(exit as i32)
+    }
+}
+
+/// All processes of the run.
+struct World {
+    rank: usize,
+    ranks: usize,
+}
+
+/// Message of an operation.
+enum Message<'a> {
+    Send { to: usize, bytes: &'a [u8] },
+    Receive { from: usize, bytes: &'a mut [u8] },
+}
+
+impl World {
+    /// Sends and receives all messages.
+    fn transfer<'a>(&self, messages: impl Iterator<Item = Message<'a>>, tag: i32, what: &str) {
+        let world = SimpleCommunicator::world();
+        request::multiple_scope(2 * self.ranks, |scope, requests| {
+            for message in messages {
+                match message {
+                    Message::Send { to, bytes } => {
+                        let to = world.process_at_rank(to as i32);
+                        for piece in bytes.chunks(MOST_BYTES) {
+                            requests.add(to.immediate_send_with_tag(scope, piece, tag));
+                        }
+                    }
+                    Message::Receive { from, bytes } => {
+                        let from = world.process_at_rank(from as i32);
+                        for piece in bytes.chunks_mut(MOST_BYTES) {
+                            requests.add(from.immediate_receive_into_with_tag(scope, piece, tag));
+                        }
+                    }
+                }
+            }
+            let mut done = Vec::new();
+            self.wait(what, || requests.test_all(&mut done));
+        });
+    }
+
+    /// Tests an operation until it is complete. Does not return if it is not, some time after a stop request: other ranks
+    /// have ended then.
+    fn wait(&self, what: &str, mut is_done: impl FnMut() -> bool) {
+        let (mut tests, mut pause, mut asked) = (0, SHORTEST, None);
+        while !is_done() {
+            if tests < YIELDS {
+                tests += 1;
+                thread::yield_now();
+                continue;
+            }
+            thread::sleep(pause);
+            pause = LONGEST.min(2 * pause);
+            if interrupt::is_stopping() && asked.get_or_insert_with(Instant::now).elapsed() > GRACE
+            {
+                fault!(
+                    "rank {} gave up {what}: other ranks did not answer within {} s of the signal to stop.",
+                    self.rank,
+                    GRACE.as_secs()
+                );
+                interrupt::log_end(Exit::Interrupted);
+                SimpleCommunicator::world().abort(Exit::Interrupted as i32);
+            }
+        }
+    }
+}
+
+/// Splits bytes into those of each rank.
+fn split<'a>(mut bytes: &'a [u8], each: &[usize]) -> Vec<&'a [u8]> {
+    let mut parts = Vec::with_capacity(each.len());
+    for length in each {
+        let (own, rest) = bytes.split_at(*length);
+        parts.push(own);
+        bytes = rest;
+    }
+    parts
+}
+
+/// As [`split`], for bytes to change.
+fn split_mut<'a>(mut bytes: &'a mut [u8], each: &[usize]) -> Vec<&'a mut [u8]> {
+    let mut parts = Vec::with_capacity(each.len());
+    for length in each {
+        let (own, rest) = bytes.split_at_mut(*length);
+        parts.push(own);
+        bytes = rest;
+    }
+    parts
+}
+
+impl Exchange for World {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn all_to_all(
+        &mut self,
+        send: &[u8],
+        send_bytes: &[usize],
+        receive: &mut [u8],
+        receive_bytes: &[usize],
+    ) -> Result<()> {
+        let is_other = |rank: usize| rank != self.rank;
+        let received = split_mut(receive, receive_bytes).into_iter().enumerate();
+        let received = received.filter(|(rank, _)| is_other(*rank));
+        let received = received.map(|(from, bytes)| Message::Receive { from, bytes });
+        let sent = split(send, send_bytes).into_iter().enumerate();
+        let sent = sent.filter(|(rank, _)| is_other(*rank));
+        let sent = sent.map(|(to, bytes)| Message::Send { to, bytes });
+        // Messages that are expected when they arrive are not copied twice.
+        self.transfer(received.chain(sent), DATA, "the exchange of spectra");
+        Ok(())
+    }
+
+    fn least(&mut self, value: u64) -> Result<u64> {
+        let mut least = 0_u64;
+        request::scope(|scope| {
+            let world = SimpleCommunicator::world();
+            let minimum = SystemOperation::min();
+            let begun = world.immediate_all_reduce_into(scope, &value, &mut least, minimum);
+            let mut pending = Some(begun);
+            self.wait("an agreement", || {
+                pending = pending.take().and_then(|request| request.test().err());
+                pending.is_none()
+            });
+        });
+        Ok(least)
+    }
+
+    fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
+        let what = "the gathering of visibilities";
+        if self.rank > 0 {
+            let length = (own.len() as u64).to_ne_bytes();
+            let send = |bytes| std::iter::once(Message::Send { to: 0, bytes });
+            self.transfer(send(&length), LENGTH, what);
+            self.transfer(send(&own), DATA, what);
+            return Ok(None);
+        }
+        let mut lengths = vec![[0; 8]; self.ranks];
+        let places = lengths.iter_mut().enumerate().skip(1);
+        let messages = places.map(|(from, bytes)| Message::Receive { from, bytes });
+        self.transfer(messages, LENGTH, what);
+        let length = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes) as usize;
+        let mut all = vec![own];
+        all.extend(lengths[1..].iter().map(|bytes| vec![0; length(bytes)]));
+        let places = all.iter_mut().enumerate().skip(1);
+        let messages = places.map(|(from, bytes)| Message::Receive { from, bytes });
+        self.transfer(messages, DATA, what);
+        Ok(Some(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_split_among_ranks() {
+        let mut bytes = [0_u8, 1, 2, 3, 4, 5];
+        let each = [2, 0, 3, 1];
+        let expected: [&[u8]; 4] = [&[0, 1], &[], &[2, 3, 4], &[5]];
+        assert_eq!(split(&bytes, &each), expected);
+        assert_eq!(split_mut(&mut bytes, &each), expected);
+    }
+
+    #[test]
+    fn a_piece_has_fewer_bytes_than_a_signed_number_of_32_bits_counts() {
+        assert!(i32::try_from(MOST_BYTES).is_ok());
+        // 5 GiB are five messages.
+        assert_eq!((5_usize << 30).div_ceil(MOST_BYTES), 5);
+    }
+}

@@ -1,0 +1,392 @@
+//! Ranks: processes that share one correlation, and the calls in which all of them take part.
+//!
+//! Invariant: an agreement precedes every other exchange of data, and a rank that gives up takes part in one last
+//! agreement, so no rank waits for one that has given up.
+
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::error::{Error, Result};
+
+/// Largest number of ranks.
+pub const MAX_RANKS: usize = 1 << RANK_BITS;
+
+/// Bits of a rank's number, and of a number of spectra, in the value of an agreement.
+const RANK_BITS: u32 = 12;
+const SPECTRUM_BITS: u32 = 50;
+
+/// Collective calls among the processes of one correlation, such as those of MPI. All ranks make the same calls in the
+/// same order; each call returns when the data of this rank are complete. All machines have the same byte order.
+pub trait Exchange: Send {
+    /// Returns the number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// Returns the number of ranks.
+    fn ranks(&self) -> usize;
+
+    /// Sends a message to each other rank and receives one from each. Messages lie one after another in ascending order
+    /// of the ranks. A rank sends itself nothing (`send_bytes` has 0 for it): `receive` keeps the bytes in its place.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    fn all_to_all(
+        &mut self,
+        send: &[u8],
+        send_bytes: &[usize],
+        receive: &mut [u8],
+        receive_bytes: &[usize],
+    ) -> Result<()>;
+
+    /// Returns the least value of all ranks.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    fn least(&mut self, value: u64) -> Result<u64>;
+
+    /// Returns the bytes of all ranks at rank 0, in ascending order; `None` at the others.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>>;
+}
+
+/// Early end of a divided run: which rank ended it.
+#[derive(Clone, Debug, Default)]
+pub struct EarlyEnd(Arc<Mutex<Cause>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cause {
+    rank: Option<usize>,
+    is_own: bool,
+    is_broken: bool,
+}
+
+impl EarlyEnd {
+    fn cause(&self) -> Cause {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Cause)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Returns the rank that ended the run, the lowest if several did; `None` if none has.
+    pub fn rank(&self) -> Option<usize> {
+        self.cause().rank
+    }
+
+    /// Returns whether this rank ended the run, alone or together with others.
+    pub fn is_own(&self) -> bool {
+        self.cause().is_own
+    }
+
+    /// Returns whether a call failed, so that other ranks may wait for this one.
+    pub fn is_broken(&self) -> bool {
+        self.cause().is_broken
+    }
+}
+
+/// State of a rank in an agreement. The least one of all ranks decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    /// Takes part in no later call.
+    Gone,
+    /// Makes no more spectra because of an error.
+    Failed,
+    /// Makes no more spectra because it was asked to stop.
+    Stopped,
+    GoesOn,
+}
+
+/// Result of an agreement, the same at all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreement {
+    pub(super) state: State,
+    /// Least number that a rank has given, if all go on.
+    pub(super) number: u64,
+    /// Lowest rank of that state.
+    rank: usize,
+}
+
+impl Agreement {
+    fn encoded(self) -> u64 {
+        (self.state as u64) << (RANK_BITS + SPECTRUM_BITS)
+            | self.number << RANK_BITS
+            | self.rank as u64
+    }
+
+    fn decoded(value: u64) -> Self {
+        let state = match value >> (RANK_BITS + SPECTRUM_BITS) {
+            0 => State::Gone,
+            1 => State::Failed,
+            2 => State::Stopped,
+            _ => State::GoesOn,
+        };
+        let number = value >> RANK_BITS & ((1 << SPECTRUM_BITS) - 1);
+        Self { state, number, rank: (value & (MAX_RANKS as u64 - 1)) as usize }
+    }
+
+    /// Fails unless all ranks go on.
+    ///
+    /// # Errors
+    /// [`Error::stopped`], or [`Error::Unavailable`] that names the rank that gave up.
+    pub(super) fn check(self) -> Result<Self> {
+        match self.state {
+            State::GoesOn => Ok(self),
+            State::Stopped => Err(Error::stopped("voltages")),
+            State::Failed | State::Gone => Err(Error::Unavailable {
+                what: format!("rank {}", self.rank),
+                why: "it ended early, and its own message says why".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Call for the thread that owns the exchange.
+type Order = Box<dyn FnOnce(&mut dyn Exchange) + Send>;
+
+/// Result of a call that the thread makes while this one works.
+pub(super) struct Pending<T>(Receiver<Result<T>>);
+
+/// Ranks of a divided correlation. A thread of its own makes all calls, in the order in which they are begun.
+///
+/// A rank that drops this value before the end of the correlation gives up: the others end, too, at their next
+/// agreement.
+pub struct Ranks {
+    own: usize,
+    count: usize,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    /// Whether no rank expects another call.
+    is_over: bool,
+    early: EarlyEnd,
+}
+
+impl std::fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ranks").field("own", &self.own).field("count", &self.count).finish()
+    }
+}
+
+impl Ranks {
+    /// Starts the thread that makes the calls.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more than [`MAX_RANKS`] ranks; [`Error::Io`] if no thread can be started.
+    pub fn new(mut exchange: Box<dyn Exchange>) -> Result<Self> {
+        let (own, count) = (exchange.rank(), exchange.ranks());
+        if count > MAX_RANKS {
+            return Err(Error::parameter(
+                "ranks",
+                count,
+                format!("at most {MAX_RANKS} are possible"),
+            ));
+        }
+        let (orders, received) = channel::<Order>();
+        let thread = std::thread::Builder::new().name("exchange".to_owned());
+        let thread = thread.spawn(move || received.iter().for_each(|order| order(&mut *exchange)));
+        let thread = thread.map_err(|error| Error::io("the exchange between ranks", error))?;
+        let (orders, thread) = (Some(orders), Some(thread));
+        Ok(Self { own, count, orders, thread, is_over: false, early: EarlyEnd::default() })
+    }
+
+    /// Returns the number of this rank.
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Returns the number of ranks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the cause of an early end, also after this value is dropped.
+    pub fn early_end(&self) -> EarlyEnd {
+        self.early.clone()
+    }
+
+    /// Begins a call.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Exchange) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (result, pending) = sync_channel(1);
+        let order: Order = Box::new(move |exchange| {
+            // The caller may have given up.
+            let _ = result.send(work(exchange));
+        });
+        // Without the thread the result is missing, and its reader reports that.
+        let _ = self.orders.as_ref().map(|orders| orders.send(order));
+        Pending(pending)
+    }
+
+    /// Waits for a call.
+    ///
+    /// # Errors
+    /// The error of the call; no call can follow it.
+    pub(super) fn wait<T>(&mut self, pending: Pending<T>) -> Result<T> {
+        let lost = |_| {
+            let why = "the thread that makes its calls failed".to_owned();
+            Err(Error::Unavailable { what: "the exchange between ranks".to_owned(), why })
+        };
+        pending.0.recv().unwrap_or_else(lost).inspect_err(|_| {
+            self.is_over = true;
+            self.early.change(|cause| (cause.is_own, cause.is_broken) = (true, true));
+        })
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// As [`Ranks::wait`].
+    pub(super) fn call<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Exchange) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let pending = self.begin(work);
+        self.wait(pending)
+    }
+
+    /// Agrees with all ranks on going on, and on the least of their numbers. After a rank that is gone no call follows.
+    ///
+    /// # Errors
+    /// As [`Ranks::wait`]; [`Error::Unavailable`] after the last call.
+    pub(super) fn agree(&mut self, state: State, number: u64) -> Result<Agreement> {
+        if self.is_over {
+            let what = "the exchange between ranks".to_owned();
+            return Err(Error::Unavailable { what, why: "it has ended".to_owned() });
+        }
+        let own = Agreement { state, number, rank: self.own }.encoded();
+        let agreement = Agreement::decoded(self.call(move |exchange| exchange.least(own))?);
+        if agreement.state < State::GoesOn {
+            self.early.change(|cause| {
+                cause.rank.get_or_insert(agreement.rank);
+                cause.is_own |= state < State::GoesOn;
+            });
+        }
+        self.is_over = agreement.state == State::Gone;
+        Ok(agreement)
+    }
+
+    /// Agrees on the least of all numbers, below 2^50.
+    ///
+    /// # Errors
+    /// As [`Ranks::agree`] and [`Agreement::check`].
+    pub(super) fn least(&mut self, number: u64) -> Result<u64> {
+        Ok(self.agree(State::GoesOn, number)?.check()?.number)
+    }
+
+    /// Declares that no rank expects another call.
+    pub(super) fn finish(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Gives up: takes part in one last agreement, unless no rank expects it.
+    pub(super) fn leave(&mut self) {
+        if !self.is_over {
+            // An error is recorded in the cause of the early end.
+            let _ = self.agree(State::Gone, 0);
+            self.is_over = true;
+        }
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.leave();
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Checks that numbers of spectra fit into the value of an agreement.
+///
+/// # Errors
+/// [`Error::Parameter`] for 2^50 spectra or more.
+pub(super) fn check_spectra(spectra: u64) -> Result<()> {
+    if spectra >> SPECTRUM_BITS == 0 {
+        return Ok(());
+    }
+    let rule =
+        format!("ranks correlate fewer than 2^{SPECTRUM_BITS}, from recordings that do not grow");
+    Err(Error::parameter("spectra", spectra, rule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_severe_state_decides_and_then_the_least_number() {
+        let value = |state, number, rank| Agreement { state, number, rank }.encoded();
+        let most = (1 << SPECTRUM_BITS) - 1;
+        let cases = [
+            ([value(State::GoesOn, 7, 0), value(State::GoesOn, 5, 1)], (State::GoesOn, 5, 1)),
+            (
+                [value(State::GoesOn, most, 3), value(State::GoesOn, most, 1)],
+                (State::GoesOn, most, 1),
+            ),
+            (
+                [value(State::GoesOn, 0, 0), value(State::Stopped, 0, 4095)],
+                (State::Stopped, 0, 4095),
+            ),
+            ([value(State::Failed, 0, 2), value(State::Gone, 0, 3)], (State::Gone, 0, 3)),
+            ([value(State::Failed, 0, 2), value(State::Failed, 0, 1)], (State::Failed, 0, 1)),
+        ];
+        for ([a, b], (state, number, rank)) in cases {
+            assert_eq!(Agreement::decoded(a.min(b)), Agreement { state, number, rank });
+        }
+        let gone = Agreement { state: State::Gone, number: 0, rank: 3 };
+        assert!(gone.check().unwrap_err().to_string().contains("rank 3"));
+    }
+
+    /// A rank alone, whose calls fail after some.
+    struct Alone(usize);
+
+    impl Exchange for Alone {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn ranks(&self) -> usize {
+            1
+        }
+
+        fn all_to_all(&mut self, _: &[u8], _: &[usize], _: &mut [u8], _: &[usize]) -> Result<()> {
+            Ok(())
+        }
+
+        fn least(&mut self, value: u64) -> Result<u64> {
+            assert!(self.0 > 0, "a call after the last one");
+            self.0 -= 1;
+            if self.0 == 0 { Err(Error::stopped("a test")) } else { Ok(value) }
+        }
+
+        fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
+            Ok(Some(vec![own]))
+        }
+    }
+
+    #[test]
+    fn a_call_that_fails_is_the_last_one() {
+        let mut ranks = Ranks::new(Box::new(Alone(2))).unwrap();
+        let early = ranks.early_end();
+        assert_eq!(ranks.least(8).unwrap(), 8);
+        assert!(!early.is_broken() && early.rank().is_none());
+        assert!(ranks.least(8).unwrap_err().is_stop());
+        assert!(ranks.least(8).unwrap_err().to_string().contains("has ended"));
+        drop(ranks);
+        assert!(early.is_broken() && early.is_own());
+    }
+
+    #[test]
+    fn a_rank_that_is_dropped_takes_part_once_more() {
+        let ranks = Ranks::new(Box::new(Alone(2))).unwrap();
+        let early = ranks.early_end();
+        drop(ranks);
+        assert_eq!((early.rank(), early.is_own(), early.is_broken()), (Some(0), true, false));
+    }
+}

@@ -1,0 +1,426 @@
+//! Correlations divided among ranks, which are threads here: rank 0 returns the bits of a single process, and all ranks
+//! end when one ends.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use sidereal::backend::Backend;
+use sidereal::io::voltages::{Flag, VoltageHeader};
+use sidereal::pipeline::correlator::{
+    ArrayCorrelator, ArrayInput, CorrelateOptions, Exchange, Gains, Integration, Ranks, Summary,
+};
+use sidereal::voltage::VoltageEncoding;
+use sidereal::{Error, Result};
+
+use crate::support::array::{self, drain, inputs, name, recording};
+use crate::support::memory::{self, Memory, noise};
+use crate::support::random::Random;
+
+/// Time after which a rank counts as waiting for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ranks in the threads of a process: a channel from each to each.
+struct Threads {
+    rank: usize,
+    to: Vec<Sender<Vec<u8>>>,
+    from: Vec<Receiver<Vec<u8>>>,
+}
+
+impl Threads {
+    /// Returns the exchanges of all ranks.
+    fn connected(ranks: usize) -> Vec<Self> {
+        let mut all: Vec<Self> =
+            (0..ranks).map(|rank| Self { rank, to: Vec::new(), from: Vec::new() }).collect();
+        for from in 0..ranks {
+            for to in 0..ranks {
+                let (sender, receiver) = channel();
+                all[from].to.push(sender);
+                all[to].from.push(receiver);
+            }
+        }
+        all
+    }
+
+    fn receive(&self, rank: usize) -> Result<Vec<u8>> {
+        self.from[rank].recv_timeout(PATIENCE).map_err(|error| Error::Unavailable {
+            what: format!("data of rank {rank} at rank {}", self.rank),
+            why: error.to_string(),
+        })
+    }
+
+    fn send(&self, rank: usize, bytes: &[u8]) {
+        // A rank that has ended receives nothing.
+        let _ = self.to[rank].send(bytes.to_vec());
+    }
+}
+
+impl Exchange for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.to.len()
+    }
+
+    fn all_to_all(
+        &mut self,
+        mut send: &[u8],
+        send_bytes: &[usize],
+        mut receive: &mut [u8],
+        receive_bytes: &[usize],
+    ) -> Result<()> {
+        assert_eq!(send_bytes[self.rank], 0);
+        for (rank, bytes) in send_bytes.iter().enumerate() {
+            let (own, rest) = send.split_at(*bytes);
+            send = rest;
+            if rank != self.rank {
+                self.send(rank, own);
+            }
+        }
+        for (rank, bytes) in receive_bytes.iter().enumerate() {
+            let (own, rest) = receive.split_at_mut(*bytes);
+            receive = rest;
+            if rank != self.rank {
+                own.copy_from_slice(&self.receive(rank)?);
+            }
+        }
+        assert!(send.is_empty() && receive.is_empty(), "bytes of no rank");
+        Ok(())
+    }
+
+    fn least(&mut self, value: u64) -> Result<u64> {
+        (0..self.ranks()).for_each(|rank| self.send(rank, &value.to_ne_bytes()));
+        let values = (0..self.ranks()).map(|rank| self.receive(rank));
+        let values = values.map(|own| own.map(|own| u64::from_ne_bytes(own.try_into().unwrap())));
+        values.try_fold(u64::MAX, |least, own| own.map(|own| least.min(own)))
+    }
+
+    fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
+        self.send(0, &own);
+        let all = (self.rank == 0).then(|| (0..self.ranks()).map(|rank| self.receive(rank)));
+        all.map(Iterator::collect).transpose()
+    }
+}
+
+/// What a rank returned.
+#[derive(Debug)]
+struct Returned {
+    integrations: Vec<Integration>,
+    summary: Option<Summary>,
+    error: Option<Error>,
+    /// Rank that ended the run early, and whether it was this one.
+    early: (Option<usize>, bool),
+}
+
+/// Work of one rank with its ranks, until the end or an error.
+fn follow(
+    correlator: Result<ArrayCorrelator>,
+    most: usize,
+) -> (Vec<Integration>, Option<Summary>, Option<Error>) {
+    let mut correlator = match correlator {
+        Ok(correlator) => correlator,
+        Err(error) => return (Vec::new(), None, Some(error)),
+    };
+    let (mut all, mut integration) = (Vec::new(), Integration::new());
+    while all.len() < most {
+        match correlator.next_integration(&mut integration) {
+            Ok(true) => all.push(integration.clone()),
+            Ok(false) => break,
+            Err(error) => return (all, Some(correlator.summary()), Some(error)),
+        }
+    }
+    (all, Some(correlator.summary()), None)
+}
+
+/// Correlates with several ranks; `bind` builds the correlator of each, and each returns `most` integrations at most.
+fn divided(
+    ranks: usize,
+    most: impl Fn(usize) -> usize + Sync,
+    bind: impl Fn(Ranks) -> Result<ArrayCorrelator> + Sync,
+) -> Vec<Returned> {
+    std::thread::scope(|scope| {
+        let (bind, most) = (&bind, &most);
+        let work = |exchange: Threads| {
+            move || {
+                let rank = exchange.rank;
+                let ranks = Ranks::new(Box::new(exchange)).unwrap();
+                let early = ranks.early_end();
+                let (integrations, summary, error) = follow(bind(ranks), most(rank));
+                assert!(!early.is_broken(), "rank {rank}: {error:?}");
+                Returned { integrations, summary, error, early: (early.rank(), early.is_own()) }
+            }
+        };
+        let threads: Vec<_> =
+            Threads::connected(ranks).into_iter().map(|own| scope.spawn(work(own))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A correlation of recordings, some with several antennas.
+#[derive(Clone, Debug)]
+struct Case {
+    recordings: Vec<Memory>,
+    /// Antennas of each recording.
+    antennas: Vec<usize>,
+    options: CorrelateOptions,
+}
+
+impl Case {
+    fn inputs(&self) -> Vec<ArrayInput> {
+        let mut first = 0;
+        let input = |(memory, antennas): (&Memory, &usize)| {
+            first += antennas;
+            let names = (first - antennas..first).map(name).collect();
+            ArrayInput { antennas: names, source: memory.boxed() }
+        };
+        self.recordings.iter().zip(&self.antennas).map(input).collect()
+    }
+
+    fn one(&self) -> (Vec<Integration>, Summary) {
+        let (array, backend) = (array::array(self.antennas.iter().sum()), Backend::best(2));
+        let correlator = ArrayCorrelator::new(&array, self.inputs(), &self.options, &backend);
+        let mut correlator = correlator.unwrap();
+        let all = drain(&mut correlator);
+        let summary = correlator.summary();
+        (all, summary)
+    }
+
+    fn divided(&self, ranks: usize) -> Vec<Returned> {
+        let array = array::array(self.antennas.iter().sum());
+        divided(
+            ranks,
+            |_| usize::MAX,
+            |ranks| {
+                // Ranks may have other threads, and other gulps.
+                let backend = Backend::best(1 + ranks.own() % 2);
+                let gulp = self.options.gulp * (1 + ranks.own());
+                let options = CorrelateOptions { gulp, ..self.options.clone() };
+                ArrayCorrelator::divided(&array, self.inputs(), &options, &backend, ranks)
+            },
+        )
+    }
+
+    /// Checks that ranks return what a single process returns.
+    fn check(&self, ranks: usize) {
+        let (expected, summary) = self.one();
+        let returned = self.divided(ranks);
+        for (rank, own) in returned.iter().enumerate() {
+            assert!(own.error.is_none(), "{:?}", own.error);
+            assert_eq!(own.integrations.len(), expected.len());
+            let is_empty = |own: &Integration| own.sums.is_empty() && own.counts.is_empty();
+            assert!(rank == 0 || own.integrations.iter().all(is_empty));
+        }
+        let found = &returned[0];
+        assert!(found.integrations == expected, "{ranks} ranks, {:?}", self.options);
+        let own = found.summary.as_ref().unwrap();
+        assert_eq!(own.antennas, summary.antennas);
+        assert_eq!(own.not_finite, summary.not_finite);
+        assert_eq!((own.spectra, own.integrations), (summary.spectra, summary.integrations));
+    }
+}
+
+const TIMES: usize = 9000;
+
+/// Recordings of random shape with flags, and random options.
+fn case(random: &mut Random) -> Case {
+    use VoltageEncoding::{Complex8, ComplexF32, Real8};
+    let encoding = [Complex8, Complex8, ComplexF32, Real8][random.below(4)];
+    let mut centres: Vec<f64> = (0..1 + random.below(4)).map(|own| 20.0 + own as f64).collect();
+    if random.below(2) == 0 {
+        centres.reverse();
+    }
+    let polarizations = 1 + random.below(2);
+    let is_direct = encoding != Real8 && random.below(2) == 0;
+    let lower_sideband = random.below(4) == 0;
+    let antennas: Vec<usize> = (0..1 + random.below(5)).map(|_| 1 + random.below(7) / 5).collect();
+    let own = |recording_: usize, random: &mut Random| {
+        let header = VoltageHeader {
+            polarizations,
+            lower_sideband,
+            antennas: antennas[recording_],
+            ..memory::header(&centres, encoding)
+        };
+        let amplitude = 5.0 + random.uniform() * 20.0;
+        let mut memory = recording(&header, recording_, TIMES, |stream, time| {
+            noise(100 * recording_ + stream, time) * amplitude
+        });
+        for _ in 0..random.below(3) {
+            let start = random.below(header.streams());
+            let end = start + 1 + random.below(header.streams() - start);
+            let (first, times) = (random.below(TIMES) as u64, 1 + random.below(900) as u64);
+            memory.flags.push(Flag { streams: start..end, start: first, times });
+        }
+        memory.flags.sort_by_key(|flag| flag.start);
+        if encoding == ComplexF32 && random.below(2) == 0 {
+            let place = 8 * random.below(TIMES);
+            memory.streams[0][place..place + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+        memory
+    };
+    let recordings = (0..antennas.len()).map(|place| own(place, random)).collect();
+    let channels = if is_direct { 1 } else { [8, 16, 30][random.below(3)] };
+    let divisors: Vec<usize> = [1, 2, 5].into_iter().filter(|own| channels % own == 0).collect();
+    let hop = if encoding == Real8 { 2 * channels } else { channels };
+    let spectra = TIMES / hop;
+    let cables = (0..antennas.iter().sum()).map(|own| 0.37e-6 * own as f64).collect();
+    let options = CorrelateOptions {
+        channelize: Some(!is_direct),
+        nbits: [8, 4, 32][random.below(3)].max(if is_direct { 8 } else { 4 }),
+        gains: if random.below(3) == 0 { Gains::Fixed(0.3) } else { Gains::Auto },
+        average_channels: divisors[random.below(divisors.len())],
+        integration_s: (1 + random.below(spectra / 2)) as f64 * hop as f64 * 1e-6,
+        gulp: [0, 7, 64, 100][random.below(4)],
+        cable_delays_s: if random.below(2) == 0 { cables } else { Vec::new() },
+        ..CorrelateOptions::new(channels)
+    };
+    Case { recordings, antennas, options }
+}
+
+#[test]
+fn ranks_return_the_bits_of_one_process() {
+    let mut random = Random::new(11);
+    let mut checked = [0; 5];
+    for _ in 0..60 {
+        let case = case(&mut random);
+        let options = &case.options;
+        let channels = case.recordings[0].header.centres_hz.len() * options.channels;
+        let most = case.antennas.iter().sum::<usize>().min(channels / options.average_channels);
+        let ranks = 1 + random.below(most.min(4));
+        case.check(ranks);
+        checked[ranks] += 1;
+    }
+    assert!(checked[1..].iter().all(|count| *count > 4), "{checked:?}");
+}
+
+/// Antennas with delays and a filter bank, of which rank r of three has the antennas 2 r and 2 r + 1.
+fn six() -> Case {
+    let header = memory::header(&[1400.0, 1401.0], VoltageEncoding::Complex8);
+    let own = |antenna| {
+        recording(&header, antenna, 40_000, |stream, time| noise(10 * antenna + stream, time) * 9.0)
+    };
+    let options = CorrelateOptions { integration_s: 0.01, gulp: 100, ..CorrelateOptions::new(16) };
+    Case { recordings: (0..6).map(own).collect(), antennas: vec![1; 6], options }
+}
+
+#[test]
+fn a_source_that_fails_at_one_rank_ends_all_of_them() {
+    let (whole, _) = six().one();
+    for (broken, culprit) in [(0, 0), (3, 1), (5, 2)] {
+        let mut case = six();
+        case.options.gulp = 0;
+        case.recordings[broken].broken_from = Some(30_000);
+        let returned = case.divided(3);
+        for (rank, own) in returned.iter().enumerate() {
+            let error = own.error.as_ref().unwrap().to_string();
+            let expected = if rank == culprit { "a sector is broken" } else { "rank " };
+            assert!(error.contains(expected), "{error}");
+            assert!(rank == culprit || error.contains(&format!("rank {culprit}")), "{error}");
+            assert_eq!(own.early, (Some(culprit), rank == culprit));
+            assert_eq!(own.integrations.len(), returned[0].integrations.len());
+        }
+        let (last, before) = returned[0].integrations.split_last().unwrap();
+        assert!(before == &whole[..before.len()] && !before.is_empty());
+        // The last, shorter integration is that of recordings that end there.
+        let mut short = six();
+        for own in &mut short.recordings {
+            own.header.times = Some(128 + (last.first + last.spectra - 1) * 16);
+        }
+        assert_eq!(Some(last), short.one().0.last());
+    }
+}
+
+#[test]
+fn a_stop_at_one_rank_stops_all_of_them() {
+    let (whole, _) = six().one();
+    let case = six();
+    let array = array::array(6);
+    let returned = divided(
+        3,
+        |_| usize::MAX,
+        |ranks| {
+            let own = ranks.own();
+            let backend = Backend::best(1);
+            let made =
+                ArrayCorrelator::divided(&array, case.inputs(), &case.options, &backend, ranks);
+            made.map(|mut correlator| {
+                correlator.watched_by(Box::new(move |spectra| own != 1 || spectra < 700));
+                correlator
+            })
+        },
+    );
+    for (rank, own) in returned.iter().enumerate() {
+        assert!(own.error.as_ref().unwrap().is_stop(), "{:?}", own.error);
+        assert_eq!(own.early, (Some(1), rank == 1));
+    }
+    let found = &returned[0].integrations;
+    assert_eq!((found.len(), &found[0]), (2, &whole[0]));
+    assert!(found[1].spectra < whole[1].spectra);
+}
+
+#[test]
+fn a_rank_that_gives_up_ends_the_others() {
+    // Rank 2 takes no more than one integration, as does a program that cannot go on.
+    let case = six();
+    let array = array::array(6);
+    let most = |rank: usize| if rank == 2 { 1 } else { usize::MAX };
+    let bind = |ranks: Ranks| {
+        ArrayCorrelator::divided(&array, case.inputs(), &case.options, &Backend::best(1), ranks)
+    };
+    let returned = divided(3, most, bind);
+    assert!(returned[2].error.is_none());
+    for own in &returned[..2] {
+        assert!(own.error.as_ref().unwrap().to_string().contains("rank 2"), "{:?}", own.error);
+        assert_eq!(own.early, (Some(2), false));
+    }
+    // A rank that cannot even begin.
+    let returned = divided(
+        3,
+        |_| usize::MAX,
+        |ranks| match ranks.own() {
+            1 => Err(Error::stopped("its options")),
+            _ => bind(ranks),
+        },
+    );
+    for own in [&returned[0], &returned[2]] {
+        assert!(own.error.as_ref().unwrap().to_string().contains("rank 1"), "{:?}", own.error);
+    }
+}
+
+#[test]
+fn more_ranks_than_antennas_or_channels_are_an_error() {
+    let mut case = six();
+    for (ranks, channels, words) in [(7, 16, ["7", "6 antennas"]), (5, 2, ["5", "4 channels"])] {
+        case.options.channels = channels;
+        for own in case.divided(ranks) {
+            let error = own.error.unwrap().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn messages_count_as_memory() {
+    let case = six();
+    let array = array::array(6);
+    let backend = Backend::best(1);
+    let limit = |memory| CorrelateOptions { memory: Some(memory), gulp: 0, ..case.options.clone() };
+    let returned = divided(
+        2,
+        |_| usize::MAX,
+        |ranks| ArrayCorrelator::divided(&array, case.inputs(), &limit(1000), &backend, ranks),
+    );
+    for own in returned {
+        assert!(own.error.unwrap().to_string().contains("memory"));
+    }
+    // A limit makes gulps shorter, and changes no bit.
+    let memory = 1 << 20;
+    let returned = divided(
+        2,
+        |_| usize::MAX,
+        |ranks| ArrayCorrelator::divided(&array, case.inputs(), &limit(memory), &backend, ranks),
+    );
+    assert!(returned[0].error.is_none(), "{:?}", returned[0].error);
+    assert!(returned[0].integrations == case.one().0);
+    let _ = inputs(&case.recordings);
+}

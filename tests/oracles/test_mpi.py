@@ -1,0 +1,182 @@
+"""Correlations that mpirun divides among processes: the file of one process, and runs that end early."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BUILT, ROOT
+
+# The program that `./check mpi` builds.
+PROGRAM = pathlib.Path(os.environ.get("SIDEREAL_MPI", ROOT / "target" / "mpi" / "sidereal"))
+RANKS = "OMPI_COMM_WORLD_RANK"
+
+if shutil.which("mpirun") is None:
+    pytest.skip("mpirun is not installed", allow_module_level=True)
+if not PROGRAM.exists():
+    pytest.skip("the program was not built with MPI (./check mpi)", allow_module_level=True)
+
+
+class Job:
+    """A run of mpirun, whose output goes to a file: processes that survive it would keep a pipe open."""
+
+    def __init__(self, folder, ranks, *words, program=PROGRAM):
+        self.log = folder / "mpirun.log"
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, program, *words]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait(self, seconds=120):
+        """Waits for the end; returns the exit code and the output."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            pytest.fail(f"it did not end within {seconds} s\n{self.log.read_text()}")
+        return code, self.log.read_text()
+
+    def process_of(self, rank):
+        """The process number of a rank."""
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            if parent == self.process.pid and f"{RANKS}={rank}".encode() in environment:
+                return int(entry.name)
+        return None
+
+
+def correlation(name, *options):
+    """The words of a correlation of the recordings in the folder."""
+    recordings = [f"array/{path}" for path in options[0]]
+    return ["correlate", *recordings, "-o", name, "--antennas", "array/antennas.csv", "--reproducible", "--no-plots", *options[1:]]
+
+
+def simulate(folder, antennas, *options):
+    words = ["simulate", "array", "-o", "array", "--layout", f"{antennas},300,wye", "--freq", 1420, "--sefd", 120, "-q", *options]
+    subprocess.run([str(word) for word in [PROGRAM, *words]], cwd=folder, check=True, timeout=300)
+    return sorted(path.name for path in (folder / "array").glob("*.dada"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    source = ("--source", "09:18:05.7,-12:05:44,40,Hydra_A")
+    return folder, simulate(folder, 5, *source, "--bandwidth", 1, "--seconds", 1)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long")
+    return folder, simulate(folder, 4, "--bandwidth", 4, "--seconds", 8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--channels", "64", "--integration", "0.1"),
+        ("--channels", "60", "--integration", "0.013", "--nbits", "4", "--average-channels", "3", "--gulp", "37"),
+        ("--channels", "16", "--integration", "0.25", "--nbits", "32", "--baselines", "auto"),
+    ],
+)
+def test_ranks_write_the_file_of_one_process(small, options):
+    folder, names = small
+    one = [str(word) for word in [PROGRAM, *correlation("one.uvh5", names, "--overwrite", *options)]]
+    subprocess.run(one, cwd=folder, check=True, timeout=120, capture_output=True)
+    expected = (folder / "one.uvh5").read_bytes()
+    for ranks in (1, 2, 4):
+        code, output = Job(folder, ranks, *correlation("ranks.uvh5", names, "--overwrite", *options)).wait()
+        assert code == 0, output
+        # Rank 0 alone prints.
+        assert output.count("Correlated") == 1, output
+        assert (folder / "ranks.uvh5").read_bytes() == expected, f"{ranks} ranks"
+        documents = [json.loads((folder / f"{name}.uvh5.json").read_text()) for name in ("one", "ranks")]
+        assert documents[0]["antennas"] == documents[1]["antennas"]
+        assert documents[0]["provenance"] == documents[1]["provenance"]
+
+
+def working(job, folder, name, rank):
+    """Waits until a correlation writes its file; returns the process number of a rank."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert job.process.poll() is None, job.log.read_text()
+        started = [path for path in folder.glob(f".{name}.unfinished*") if any(own.stat().st_size > 4096 for own in path.iterdir())]
+        found = job.process_of(rank)
+        if started and found:
+            return found
+        time.sleep(0.02)
+    pytest.fail(f"it wrote nothing within a minute\n{job.log.read_text()}")
+
+
+def test_a_killed_rank_ends_the_job(long):
+    folder, names = long
+    job = Job(folder, 2, *correlation("killed.uvh5", names, "--integration", "0.02", "--channels", "64"))
+    os.kill(working(job, folder, "killed.uvh5", 1), signal.SIGKILL)
+    code, output = job.wait(30)
+    assert code != 0 and "rank 1" in output, output
+    assert not (folder / "killed.uvh5").exists() and not (folder / "killed.uvh5.json").exists()
+
+
+def test_a_rank_that_is_stopped_stops_all_and_keeps_what_was_written(long):
+    folder, names = long
+    options = ("--integration", "0.02", "--channels", "64")
+    job = Job(folder, 2, *correlation("stopped.uvh5", names, *options))
+    os.kill(working(job, folder, "stopped.uvh5", 1), signal.SIGTERM)
+    code, output = job.wait(30)
+    assert code != 0, output
+    document = json.loads((folder / "stopped.uvh5.json").read_text())
+    assert not document["complete"] and document["integrations"] > 0
+    assert output.count("stopped on request") == 1, output
+
+
+def test_a_rank_that_cannot_read_is_named(small):
+    folder, names = small
+    # Another order of the names, so that the last rank has the recording without samples.
+    lacking = folder / "array" / names[-1]
+    whole = lacking.read_bytes()
+    lacking.write_bytes(whole[:4096])
+    try:
+        code, output = Job(folder, 2, *correlation("lacking.uvh5", names)).wait()
+    finally:
+        lacking.write_bytes(whole)
+    assert code != 0 and names[-1] in output, output
+    assert not (folder / "lacking.uvh5").exists()
+
+
+def test_more_ranks_than_antennas_are_an_error(small):
+    folder, names = small
+    code, output = Job(folder, 6, *correlation("many.uvh5", names)).wait()
+    assert code != 0 and "is 6" in output and "5 antennas" in output, output
+    # Rank 0 alone reports what all ranks find.
+    assert output.count("5 antennas") == 1, output
+    assert not (folder / "many.uvh5").exists()
+
+
+def test_wrong_use_is_reported_once(small):
+    folder, names = small
+    code, output = Job(folder, 3, *correlation("array/missing/a.uvh5", names)).wait()
+    assert code != 0 and output.count("sidereal:") == 1, output
+
+
+def test_other_verbs_do_not_run_several_times(small):
+    folder, _ = small
+    code, output = Job(folder, 2, "info", "array/antennas.csv").wait()
+    assert code != 0 and output.count("does not divide its work") == 1, output
+
+
+def test_a_program_without_mpi_says_so(small):
+    folder, names = small
+    program = BUILT / "sidereal"
+    if not program.exists() or program.read_bytes() == PROGRAM.read_bytes():
+        pytest.skip("there is no program without MPI")
+    code, output = Job(folder, 2, *correlation("without.uvh5", names), program=program).wait()
+    assert code != 0 and output.count("built without MPI") == 1, output
+    assert not (folder / "without.uvh5").exists()
