@@ -17,7 +17,9 @@ pub(crate) fn report(error: &Error) -> Exit {
         if !error.is_stop() {
             tell(error, "");
         }
-        fault!("stopped on request; no unfinished file remains.");
+        // Other ranks write no files.
+        let left = if say::rank() == 0 { "; no unfinished file remains" } else { "" };
+        fault!("stopped on request{left}.");
         return Exit::Interrupted;
     }
     if is_broken_pipe(error) {

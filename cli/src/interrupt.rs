@@ -38,6 +38,8 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 /// Whether the run writes its product, during which `watch` must not end it.
 static FINISHING: AtomicBool = AtomicBool::new(false);
+/// Whether the run waits for other ranks, which ends that wait itself after a signal.
+static WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Folders being filled and files being written.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -162,6 +164,12 @@ pub(crate) fn goes_on() {
     FINISHING.store(false, Ordering::SeqCst);
 }
 
+/// Declares whether the run waits for other ranks, which does not show that it is stuck.
+#[cfg(feature = "mpi")]
+pub(crate) fn waits_for_ranks(does: bool) {
+    WAITING.store(does, Ordering::SeqCst);
+}
+
 /// Returns whether the program was started with SIGHUP ignored, as by `nohup`.
 #[cfg(unix)]
 fn hangup_is_ignored() -> bool {
@@ -185,7 +193,7 @@ fn watch() {
     let (mut steps, mut idle, mut before) = (0, 0, worked());
     loop {
         thread::sleep(STEP);
-        if FINISHING.load(Ordering::SeqCst) {
+        if FINISHING.load(Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
             // A run with several products may go on.
             (steps, idle, before) = (0, 0, worked());
             continue;

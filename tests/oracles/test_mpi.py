@@ -118,7 +118,7 @@ def working(job, folder, name, rank):
 
 def test_a_killed_rank_ends_the_job(long):
     folder, names = long
-    job = Job(folder, 2, *correlation("killed.uvh5", names, "--integration", "0.02", "--channels", "64"))
+    job = Job(folder, 2, *correlation("killed.uvh5", names, "--drift", "--integration", "0.02", "--channels", "64"))
     os.kill(working(job, folder, "killed.uvh5", 1), signal.SIGKILL)
     code, output = job.wait(30)
     assert code != 0 and "rank 1" in output, output
@@ -127,14 +127,15 @@ def test_a_killed_rank_ends_the_job(long):
 
 def test_a_rank_that_is_stopped_stops_all_and_keeps_what_was_written(long):
     folder, names = long
-    options = ("--integration", "0.02", "--channels", "64")
+    options = ("--drift", "--integration", "0.02", "--channels", "64")
     job = Job(folder, 2, *correlation("stopped.uvh5", names, *options))
     os.kill(working(job, folder, "stopped.uvh5", 1), signal.SIGTERM)
     code, output = job.wait(30)
     assert code != 0, output
     document = json.loads((folder / "stopped.uvh5.json").read_text())
     assert not document["complete"] and document["integrations"] > 0
-    assert output.count("stopped on request") == 1, output
+    assert "sidereal: stopped on request; what was found was kept" in output, output
+    assert output.count("rank 1: stopped on request.") == 1, output
 
 
 def test_a_rank_that_cannot_read_is_named(small):

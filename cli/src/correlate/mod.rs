@@ -35,7 +35,7 @@ use crate::output::{
 use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, Quicklook, Shape, WATERFALLS};
 use crate::plots::{self, short};
 use crate::progress::Progress;
-use crate::provenance::{self, Made, Product, Provenance, Run};
+use crate::provenance::{Made, Product, Provenance, Run};
 use crate::ranks::{self, Place};
 use crate::say::{self, more, note, warning};
 use crate::selection::{file_name, shown};
@@ -199,16 +199,14 @@ fn make_with(
         }
         watch(&header, integration);
     };
-    let provenance = Provenance::new(common, &read)?;
-    let run = Run::new(common).on(&backend);
-    let history =
-        [correlator::history(&header, &options), provenance::lines(&provenance, &run)?].join("\n");
+    let made =
+        Made { provenance: Provenance::new(common, &read)?, run: Run::new(common).on(&backend) };
+    let history = [correlator::history(&header, &options), made.lines()?].join("\n");
     let labels = Labels { history, ..Labels::default() };
     let total = Some(header.spectra);
     let mut report = write(&mut correlator, &outputs, &labels, total, &mut see, common)?;
     tell_notes(&backend, common);
     outputs.use_reserve();
-    let made = Made { provenance, run };
     let plots = draw(looked, &outputs, &header, &report, &made).unwrap_or_else(|fault| {
         outputs.leave_out_plots();
         report.ending = Ending::after(fault);

@@ -132,6 +132,7 @@ impl World {
     /// have ended then.
     fn wait(&self, what: &str, mut is_done: impl FnMut() -> bool) {
         let (mut tests, mut pause, mut asked) = (0, SHORTEST, None);
+        interrupt::waits_for_ranks(true);
         while !is_done() {
             if tests < YIELDS {
                 tests += 1;
@@ -151,6 +152,7 @@ impl World {
                 SimpleCommunicator::world().abort(Exit::Interrupted as i32);
             }
         }
+        interrupt::waits_for_ranks(false);
     }
 }
 
