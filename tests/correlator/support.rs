@@ -11,6 +11,8 @@ pub(crate) mod correlate;
 pub(crate) mod memory;
 #[path = "../common/random.rs"]
 pub(crate) mod random;
+#[path = "../common/ranks.rs"]
+pub(crate) mod ranks;
 #[path = "../common/sums.rs"]
 pub(crate) mod sums;
 #[path = "../common/tbx.rs"]

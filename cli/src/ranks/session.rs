@@ -27,11 +27,9 @@ const MOST_BYTES: usize = 1 << 30;
 const DATA: i32 = 1;
 const LENGTH: i32 = 2;
 
-/// Tests without a pause other than that other threads may run.
-const YIELDS: u32 = 64;
-/// Shortest and longest pause between later tests.
-const SHORTEST: Duration = Duration::from_micros(20);
-const LONGEST: Duration = Duration::from_micros(250);
+/// Shortest and longest pause between tests. A test without a pause would take its turn among busy threads each time.
+const SHORTEST: Duration = Duration::from_micros(30);
+const LONGEST: Duration = Duration::from_micros(500);
 
 /// Time that operations may take after a stop request, before the run is ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -131,14 +129,9 @@ impl World {
     /// Tests an operation until it is complete. Does not return if it is not, some time after a stop request: other ranks
     /// have ended then.
     fn wait(&self, what: &str, mut is_done: impl FnMut() -> bool) {
-        let (mut tests, mut pause, mut asked) = (0, SHORTEST, None);
+        let (mut pause, mut asked) = (SHORTEST, None);
         interrupt::waits_for_ranks(true);
         while !is_done() {
-            if tests < YIELDS {
-                tests += 1;
-                thread::yield_now();
-                continue;
-            }
             thread::sleep(pause);
             pause = LONGEST.min(2 * pause);
             if interrupt::is_stopping() && asked.get_or_insert_with(Instant::now).elapsed() > GRACE

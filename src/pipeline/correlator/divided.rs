@@ -580,7 +580,7 @@ impl Divided {
         let (counts, sums) = (8 * own.len(), 16 * own.len() * pairs);
         let rest = baselines * (counts + sums) + 16 * antennas;
         let recordings = bytes.len().saturating_sub(rest);
-        if bytes.len() < rest || recordings % 8 != 0 {
+        if bytes.len() < rest || !recordings.is_multiple_of(8) {
             let what = "integration of a rank (bytes)";
             return Err(Error::Shape { what, expected: rest, actual: bytes.len() });
         }
