@@ -74,10 +74,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let early = session.early_end();
     if early.is_broken() {
         // Others may wait for this rank, so the error comes before their end.
-        let exit = done.map_or_else(|error| errors::report(&error), |exit| exit);
+        let exit = done.unwrap_or_else(|error| errors::report(&error));
         session.abort(exit);
     }
-    drop(session);
+    session.leave();
     match done {
         // Rank 0 reports errors that all have alike, and other ranks their own.
         Err(error) if place.rank > 0 && !is_own(&early) => Ok(Exit::after(&error)),

@@ -64,6 +64,11 @@ impl Session {
         match *self {}
     }
 
+    /// Waits until all processes leave.
+    pub(crate) fn leave(self) {
+        match self {}
+    }
+
     /// Ends all processes, of which some may wait for this one.
     pub(crate) fn abort(&self, _: crate::interrupt::Exit) -> ! {
         match *self {}

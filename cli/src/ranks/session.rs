@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_micros(500);
 /// Time that operations may take after a stop request, before the run is ended.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// This process as one of several; dropping it waits until all have done so.
+/// This process as one of several.
 pub(crate) struct Session {
     universe: Universe,
     early: EarlyEnd,
@@ -80,6 +80,12 @@ impl Session {
     /// Returns the cause of an early end.
     pub(crate) fn early_end(&self) -> EarlyEnd {
         self.early.clone()
+    }
+
+    /// Waits until all processes leave.
+    pub(crate) fn leave(self) {
+        // The drop finalizes MPI, which waits for all.
+        drop(self.universe);
     }
 
     /// Ends all processes, of which some may wait for this one.
