@@ -3,7 +3,8 @@
 
     benches/exchange_nccl.py [GPUS] [BYTES]
 
-Each GPU sends an equal part of BYTES (by default 2^30) to each other one; needs PyTorch. NVLink multicast stays off.
+BYTES (by default 2^30) are cut into as many equal parts as there are GPUs, and each GPU sends one part to every other GPU; the best of 11
+runs counts. Needs PyTorch. NVLink multicast is off unless NCCL_NVLS_ENABLE says otherwise.
 """
 
 import os

@@ -229,15 +229,16 @@ TABLES = {
     "scale-arrays": (
         ["array", "received (Tb/s)", "10^12 operations/s", "filter bank (GPUs)", "X-engine (GPUs)",
          "corner turn (Tb/s)", "visibilities (Gb/s)",
-         *(f"GPUs with {name} each" for name in scale_model.NETWORKS)],
+         *(f"GPUs with {name} each" for name in scale_model.NETWORKS),
+         "GPUs without a corner turn (400 Gb/s)"],
         lambda: scale_model.arrays(scale_model.gpu(Record, link())),
     ),
     "scale-beams": (
-        ["1024 beams of CHIME", "beams of one GPU", "GPUs"],
+        ["1024 beams of CHIME", "beams of one GPU in real time", "GPUs"],
         lambda: scale_model.beams(Record),
     ),
     "scale-chains": (
-        ["run", "GPUs", "one GPU (s)", "predicted (s)", "measured (s)", "error", "kernels' part on one",
+        ["run", "GPUs", "one GPU (s)", "s (s)", "predicted (s)", "measured (s)", "predicted / measured - 1", "kernels' part on one",
          "speed-up on 8, predicted"],
         lambda: scale_model.chains(SCALING),
     ),

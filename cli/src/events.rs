@@ -24,12 +24,13 @@ pub(crate) const EVENTS: &str = "events.csv";
 pub(crate) struct JoinArguments {
     /// Most beams in which a source may be; an event in more is interference.
     ///
-    /// By default 4 of 13 beams and the same fraction of others, at least 2, and never all.
+    /// By default 4/13 of the number of beams, at least 2, and fewer than all.
     #[arg(long, value_name = "N", requires = "beams", help_heading = "Beams")]
     max_beams: Option<usize>,
     /// Distance of adjacent beams in degrees, by the positions in their headers.
     ///
-    /// An event in few beams of which one is farther from the strongest is unclear. By default positions are not used.
+    /// An event in at most --max-beams beams is unclear if one of them is farther than this from the strongest. By default positions are
+    /// not used.
     #[arg(
         long,
         value_name = "DEGREES",

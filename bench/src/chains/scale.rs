@@ -57,25 +57,28 @@ enum Over {
     Gpus,
     /// Threads of one run.
     Threads,
-    /// Processes that make one run each at the same time, as tasks of an archive do: they share the threads, and take the GPUs in turn.
+    /// Processes that make one run each at the same time, as tasks of an archive do: they share the threads, and the GPUs are assigned to them in order.
     Processes,
 }
 
 /// Verbs that divide their work among GPUs.
 const VERBS: [Verb; 4] = [Verb::Search, Verb::Channelize, Verb::Correlate, Verb::Spiir];
 
-/// Bytes that a GPU sends in an exchange, and in one of a quick run, and of its rows.
+/// Bytes that are divided among the GPUs in an exchange.
 const PEER_BYTES: usize = 1 << 30;
+/// The same in a quick run.
 const QUICK_PEER_BYTES: usize = 1 << 20;
+/// Bytes of a row in an exchange.
 const PEER_ROW_BYTES: usize = 1 << 16;
 
 const ABOUT: &str = "\
-Whole runs of the command line, from the start of the program to its end, on several GPUs or threads: the median in
-seconds. Speed-up: the time on the first number of them over this time. With --weak the data grow with the
-number, as the runs do with --over processes, and the speed-up is multiplied by it. Efficiency: the speed-up over the
-ratio of the numbers. Then the seconds in which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way,
-from the time stamps of another run (of one of the processes). Kernel speed-up: that of the seconds of kernels. Same:
-whether the products have the bytes of the first number.";
+Whole runs of the command line, from the start of the program to its end: the median in seconds. Number: of GPUs,
+threads or processes. Speed-up: the time of the first number over this time; where the work grows with the number
+(--weak, --over processes), multiplied by this number over the first. Efficiency: the speed-up times the first number
+over this number. Start-up: the seconds before the first kernel of dedispersion or of a filter bank. Then the seconds in
+which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way, from the time
+stamps of another run (of one of the processes). K speed-up: that of the seconds of kernels. Same: whether the products
+have the bytes of the first number.";
 
 const HEADER: [&str; 10] = [
     "number",
@@ -178,7 +181,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     }
 }
 
-/// Options of a search whose kernels outweigh all else: 25001 trials, and fewer of a quick run.
+/// Options of a search with many trials (25001), in which kernels take a larger part, and those of a quick run.
 const DENSE: &str = "--dm-max 1000 --dm-step 0.04";
 const QUICK_DENSE: &str = "--dm-max 1000 --dm-step 4";
 

@@ -66,8 +66,8 @@ pub(crate) struct Arguments {
     partial: bool,
     /// Join the candidates of files recorded at the same time, each a beam with a part of the sky of its own, into events.
     ///
-    /// In many beams an event is interference, in few a source, as for `search --beams`. Files belong to one observation if they have the
-    /// same channels and sampling time, and half of the shorter one or more was recorded at the same time.
+    /// In more beams than --max-beams an event is interference, in fewer a source, as for `search --beams`. Files belong to one
+    /// observation if they have the same channels and sampling time and overlap in time by at least half of the shorter file.
     #[arg(long, conflicts_with = "antennas", help_heading = "Beams")]
     beams: bool,
     /// As --beams, for antennas or beams that see the same part of the sky.
@@ -166,10 +166,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let undone = sources.undone();
     if !is_complete && !arguments.partial {
         let rule = "all tasks must be done; --partial merges without these";
-        return Err(Error::parameter("what is not done", undone, rule));
+        return Err(Error::parameter("tasks not done", undone, rule));
     }
     if sources.products.is_empty() {
-        return Err(Error::parameter("what is not done", undone, "there is nothing to merge"));
+        return Err(Error::parameter("tasks not done", undone, "there is nothing to merge"));
     }
     let existing = Existing::new(arguments.overwrite);
     let inputs = &arguments.inputs;

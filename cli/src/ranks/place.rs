@@ -26,7 +26,7 @@ impl Place {
         let mpich = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"];
         let [rank, ranks, local] = match number(open_mpi[1]) {
             Some(_) => open_mpi,
-            // srun states these of runs that have nothing to do with each other, too.
+            // srun sets these variables for independent runs, too.
             None if number("SLURM_STEP_ID").is_some() => return None,
             None => mpich,
         };
@@ -34,8 +34,8 @@ impl Place {
         (ranks > 1).then(|| Self { rank, ranks, local: number(local).unwrap_or(rank) })
     }
 
-    /// Makes the error of a verb that does not divide its work among processes; all of them report it, and rank 0
-    /// alone says why.
+    /// Makes the error of a verb that does not divide its work among processes; every rank exits with it, and only rank 0 prints
+    /// it.
     pub(crate) fn alone(self, verb: &str) -> Error {
         let rule = format!(
             "{verb} does not divide its work among processes, and each would write the same output: run it without mpirun"

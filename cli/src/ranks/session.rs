@@ -51,9 +51,9 @@ impl Session {
         let lacking =
             |why: &str| Error::Unavailable { what: "MPI".to_owned(), why: why.to_owned() };
         let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
-            .ok_or_else(|| lacking("a process runs one command line with it"))?;
+            .ok_or_else(|| lacking("it was initialized before in this process"))?;
         if threading < Threading::Serialized {
-            return Err(lacking("its library allows calls of the first thread only"));
+            return Err(lacking("its library has no support for threads (MPI_THREAD_SERIALIZED)"));
         }
         let ranks = universe.world().size() as usize;
         if ranks != place.ranks {
@@ -73,7 +73,10 @@ impl Session {
     /// [`Error::Unavailable`] for a second correlator.
     pub(crate) fn ranks(&mut self) -> Result<Ranks> {
         let what = "MPI".to_owned();
-        let taken = || Error::Unavailable { what, why: "a run divides one correlation".to_owned() };
+        let taken = || Error::Unavailable {
+            what,
+            why: "only one correlation of a run can be divided".to_owned(),
+        };
         self.ranks.take().ok_or_else(taken)
     }
 

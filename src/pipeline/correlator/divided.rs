@@ -288,7 +288,7 @@ impl Divided {
     }
 
     /// Begins to exchange the gulp that the F-engine has made, up to the spectrum that all ranks have made; if this or
-    /// another rank has failed or stopped, keeps the error for the time after the gulps before.
+    /// another rank has failed or stopped, returns the error only after all earlier gulps.
     ///
     /// # Errors
     /// As [`Ranks::agree`]; the error of a rank that is gone.
@@ -567,7 +567,7 @@ impl Divided {
         self.ranks.call(move |exchange| exchange.gather(bytes))
     }
 
-    /// Takes what a rank has gathered into the integration and the counts.
+    /// Adds what a rank has sent to the integration and the counts.
     fn place(
         &mut self,
         rank: usize,

@@ -1,7 +1,8 @@
 //! Ranks: processes that share one correlation, and the calls in which all of them take part.
 //!
 //! Invariant: an agreement precedes every other exchange of data, and a rank that gives up takes part in one last
-//! agreement, so no rank waits for one that has given up.
+//! agreement, so no rank waits for one that has given up. If a call itself fails, the process must end the others
+//! ([`EarlyEnd::is_broken`]).
 
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,7 +88,7 @@ impl EarlyEnd {
     }
 }
 
-/// State of a rank in an agreement. The least one of all ranks decides.
+/// State of a rank in an agreement. The most severe one of all ranks, the first in this list, decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     /// Takes part in no later call.
@@ -248,7 +249,7 @@ impl Ranks {
         self.wait(pending)
     }
 
-    /// Agrees with all ranks on going on, and on the least of their numbers. After a rank that is gone no call follows.
+    /// Agrees with all ranks on going on, and on the least of their numbers. Once a rank is gone, no call follows.
     ///
     /// # Errors
     /// As [`Ranks::wait`]; [`Error::Unavailable`] after the last call.

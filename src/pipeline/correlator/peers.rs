@@ -27,7 +27,7 @@ pub(super) struct OnDevice {
     parts: Vec<Part>,
     /// By ascending channels.
     targets: Vec<Target>,
-    /// Lets the host serve all parts at the same time; `None` for one.
+    /// One thread of the host for each part; `None` for one part.
     side_by_side: Option<Threads>,
     /// Layout of the most recently supplied spectra.
     layout: DeviceSpectra,

@@ -1,8 +1,8 @@
 //! Filter bank of several GPUs, among which the rows of a call are divided in time.
 //!
 //! Each GPU computes consecutive rows, which it writes to a range of the output of its own, and takes in the samples under their
-//! windows: all samples are copied once, but for the span of a window at each boundary. Streams divided among GPUs would have their
-//! elements of every row interleaved by the host, and a recording of one stream could not be divided.
+//! windows: samples under a boundary (one window span) are copied to two GPUs, all others once. Streams are not divided among GPUs
+//! instead, because the host would have to interleave their elements in every row, and one stream could not be divided.
 //!
 //! The GPU with the last rows of a call has the samples before the next one, so it goes on with that call's first rows. The others
 //! begin anew, at rows whose windows lie in the call's samples and where the phases of an oversampled bank repeat.
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
 
-/// Samples of a GPU in a call, in spans of a window, from which on a further GPU is worth its start.
+/// Least number of samples for each GPU in a call, in window spans; with fewer, fewer GPUs are used.
 const SPANS: u64 = 4;
 
 /// Filter banks of several GPUs.
@@ -32,7 +32,7 @@ pub(super) struct Divided {
     rows: u64,
     /// Multiple of rows at which a filter bank can begin.
     unit: u64,
-    /// Lets the host serve all GPUs at the same time.
+    /// One thread of the host for each GPU.
     side_by_side: Threads,
 }
 
