@@ -17,6 +17,7 @@ fn a_search_writes_what_the_table_says() {
     let expected = [
         "candidates",
         "complete",
+        "data_s",
         "dms",
         "file",
         "flagged_samples",
