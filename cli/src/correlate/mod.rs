@@ -72,17 +72,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         _ => assist(arguments, &common, own).map(Exit::from),
     };
     let early = session.early_end();
+    // Once a rank has left, mpirun may end the others, so errors come before that.
+    let exit = match done {
+        // Rank 0 reports errors that all have alike, and other ranks their own.
+        Err(error) if place.rank > 0 && !early.is_broken() && !is_own(&early) => {
+            Exit::after(&error)
+        }
+        Err(error) => errors::report(&error),
+        Ok(exit) => exit,
+    };
     if early.is_broken() {
-        // Others may wait for this rank, so the error comes before their end.
-        let exit = done.unwrap_or_else(|error| errors::report(&error));
         session.abort(exit);
     }
     session.leave();
-    match done {
-        // Rank 0 reports errors that all have alike, and other ranks their own.
-        Err(error) if place.rank > 0 && !is_own(&early) => Ok(Exit::after(&error)),
-        done => done,
-    }
+    Ok(exit)
 }
 
 /// Returns whether this rank ended the run, and rank 0 did not.
