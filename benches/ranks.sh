@@ -78,8 +78,8 @@ for line in "${cases[@]}"; do
     cmp one.uvh5 four.uvh5
     base=$(median "${one[@]}")
     for kind in one two four; do
-        declare -n times=$kind
-        awk -v name="$name" -v kind="$kind" -v middle="$(median "${times[@]}")" -v base="$base" -v all="${times[*]}" \
+        declare -n own=$kind
+        awk -v name="$name" -v kind="$kind" -v middle="$(median "${own[@]}")" -v base="$base" -v all="${own[*]}" \
             'BEGIN { printf "%-9s %-5s %8.2f s  %.3f  (%s)\n", name, kind, middle, middle / base, all }'
     done
     rm -f one.uvh5* two.uvh5* four.uvh5*
