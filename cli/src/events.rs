@@ -271,6 +271,15 @@ impl JoinedEvent {
     }
 }
 
+/// Returns how the beams of --beams or --antennas point; `None` with neither.
+pub(crate) fn pointing(beams: bool, antennas: bool) -> Option<Pointing> {
+    match (beams, antennas) {
+        (true, _) => Some(Pointing::Apart),
+        (_, true) => Some(Pointing::Same),
+        _ => None,
+    }
+}
+
 /// Returns the direction of a beam, if its header has both coordinates.
 pub(crate) fn direction(ra_deg: Option<f64>, dec_deg: Option<f64>) -> Option<Direction> {
     ra_deg.zip(dec_deg).map(|(ra_deg, dec_deg)| Direction { ra_deg, dec_deg })

@@ -1,6 +1,4 @@
 //! Ranks of a divided correlation that are threads of a test.
-// Each test binary that includes this file uses a part of it.
-#![allow(dead_code)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

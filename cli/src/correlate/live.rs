@@ -18,12 +18,12 @@ use super::arguments::{Arguments, Array, Sky, Spectra, Visibilities, Writing};
 use super::document::{Document, Written};
 use super::inputs::{self, Given, Silent};
 use super::watched::{self, Watched};
-use super::{Outputs, files, named, need, tell, write};
+use super::{Assigned, Outputs, named, need, write};
 use crate::behind::Reporter;
 use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::provenance::{self, Made, Product, Provenance, Run};
-use crate::say::{self, warning};
+use crate::say::warning;
 use crate::sky::{self, Positions};
 use crate::streams::{Expected, Roll};
 use crate::voltage_arguments::{Lacking, file_of_window};
@@ -266,17 +266,8 @@ impl Observation {
         backend: &Backend,
         common: &Common,
     ) -> Result<Self> {
-        let csv = &arguments.array.antennas;
-        let (inputs, matched) = inputs::assign(given, opened, &positions.names(), csv)?;
-        let files = files(given, &inputs);
-        tell(matched, &files, csv, common);
-        for input in &inputs {
-            say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
-        }
-        let headers: Vec<&VoltageHeader> =
-            inputs.iter().map(|input| input.source.header()).collect();
-        let mut options = arguments.of_recordings().options(positions, &headers)?;
-        options.memory = common.memory;
+        let Assigned { inputs, files, options } =
+            Assigned::new(&arguments.of_recordings(), given, opened, positions, common)?;
         let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, backend)?;
         let header = correlator.header();
         let integrations = part_integrations(arguments.roll, header);

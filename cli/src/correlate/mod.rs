@@ -16,7 +16,7 @@ use document::{Written, products};
 use inputs::{Given, Matched, Silent};
 use sidereal::backend::Backend;
 use sidereal::io::uvh5;
-use sidereal::io::voltages::VoltageHeader;
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::math::Window;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::Status;
@@ -119,6 +119,41 @@ fn assist(arguments: &Arguments, common: &Common, ranks: Ranks) -> Result<()> {
     correlator.assist()
 }
 
+/// Recordings of the antennas, and the options that they allow.
+struct Assigned {
+    inputs: Vec<ArrayInput>,
+    /// Name and file of each antenna.
+    files: Vec<(String, String)>,
+    options: CorrelateOptions,
+}
+
+impl Assigned {
+    /// Assigns open recordings to antennas, and tells the user about them.
+    ///
+    /// # Errors
+    /// Errors of options and recordings.
+    fn new(
+        arguments: &Arguments,
+        given: &[Given],
+        opened: Vec<Box<dyn VoltageSource>>,
+        positions: &Positions,
+        common: &Common,
+    ) -> Result<Self> {
+        let csv = &arguments.array.antennas;
+        let (inputs, matched) = inputs::assign(given, opened, &positions.names(), csv)?;
+        let files = files(given, &inputs);
+        tell(matched, &files, csv, common);
+        for input in &inputs {
+            say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
+        }
+        let headers: Vec<&VoltageHeader> =
+            inputs.iter().map(|input| input.source.header()).collect();
+        let mut options = arguments.options(positions, &headers)?;
+        options.memory = common.memory;
+        Ok(Self { inputs, files, options })
+    }
+}
+
 /// Recordings, options and device of a correlation.
 struct Prepared {
     positions: Positions,
@@ -130,7 +165,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the recordings, and tells the user about them.
+    /// Opens the recordings.
     ///
     /// # Errors
     /// Errors of options and recordings.
@@ -138,19 +173,9 @@ impl Prepared {
         let recorded: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
         let work = Work::on_antennas(&recorded, given.len());
         let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
-        let names = positions.names();
-        let csv = &arguments.array.antennas;
         let opened = inputs::open(given, &arguments.lacking, arguments.allow_gaps)?;
-        let (inputs, matched) = inputs::assign(given, opened, &names, csv)?;
-        let files = files(given, &inputs);
-        tell(matched, &files, csv, common);
-        for input in &inputs {
-            say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
-        }
-        let headers: Vec<&VoltageHeader> =
-            inputs.iter().map(|input| input.source.header()).collect();
-        let mut options = arguments.options(&positions, &headers)?;
-        options.memory = common.memory;
+        let Assigned { inputs, files, options } =
+            Assigned::new(arguments, given, opened, &positions, common)?;
         let backend = common.backend_for(work, Gpus::Several)?;
         Ok(Self { positions, inputs, files, options, backend })
     }

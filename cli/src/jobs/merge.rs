@@ -230,11 +230,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 impl Arguments {
     /// Returns how the beams point; `None` unless candidates of several are to be joined.
     fn pointing(&self) -> Option<Pointing> {
-        match (self.beams, self.antennas) {
-            (true, _) => Some(Pointing::Apart),
-            (_, true) => Some(Pointing::Same),
-            _ => None,
-        }
+        events::pointing(self.beams, self.antennas)
     }
 }
 
@@ -353,7 +349,7 @@ impl List {
         self.add_table(&product.join(LIST), &name, beam, self.candidates - before)?;
         if is_joined {
             let file = file.unwrap_or(&name).to_owned();
-            self.beams.push(Beam::new(product, file, summary.clone())?);
+            self.beams.push(Beam::new(product, file, &summary)?);
         }
         self.products.push(Merged {
             product: product.to_path_buf(),
@@ -399,9 +395,9 @@ impl Beam {
     ///
     /// # Errors
     /// [`Error::Format`] if it lacks anything.
-    fn new(product: &Path, file: String, summary: Map<String, Value>) -> Result<Self> {
+    fn new(product: &Path, file: String, summary: &Map<String, Value>) -> Result<Self> {
         let path = product.join(DOCUMENT);
-        let searched: Searched = serde_json::from_value(Value::Object(summary))
+        let searched = Searched::deserialize(summary)
             .map_err(|error| Error::format(&path, "JSON", 0, error.to_string()))?;
         if searched.observation.tstart_mjd.is_none() {
             let why = "found none, expected the start of the recording, by which files are joined";

@@ -26,7 +26,7 @@ use super::report::{Found, LISTED};
 use crate::batch::of_one;
 use crate::common::{CommandLine, Common};
 use crate::events::{
-    BeamCandidates, EVENTS, JoinArguments, JoinedBeams, JoinedEvent, Joiner, Sampling,
+    self, BeamCandidates, EVENTS, JoinArguments, JoinedBeams, JoinedEvent, Joiner, Sampling,
     SearchedBeam, direction, table,
 };
 use crate::flags;
@@ -61,11 +61,7 @@ pub(super) struct BeamArguments {
 impl BeamArguments {
     /// Returns how the beams point; `None` unless candidates of several are to be joined.
     pub(super) fn pointing(&self) -> Option<Pointing> {
-        match (self.beams, self.antennas) {
-            (true, _) => Some(Pointing::Apart),
-            (_, true) => Some(Pointing::Same),
-            _ => None,
-        }
+        events::pointing(self.beams, self.antennas)
     }
 
     /// Checks the inputs; `is_resumed` states whether --resume is given.
