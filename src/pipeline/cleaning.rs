@@ -177,12 +177,12 @@ impl Cleaning {
                 let most = options.memory.map_or(usize::MAX, |limit| limit as usize / MEMORY_PART);
                 let block_s = mitigator.block_rows() as f64 * tsamp_s;
                 // Rows of a stream that come after less than a part of their own time were waiting.
-                let slow = match source.is_live() {
-                    true => SLOW.min(Duration::from_secs_f64(block_s / 8.0)),
-                    false => SLOW,
+                let pace = match source.is_live() {
+                    true => Pace::Live(SLOW.min(Duration::from_secs_f64(block_s / 8.0))),
+                    false => Pace::Recorded,
                 };
                 let row_bytes = header.row_bytes();
-                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, row_bytes, most, slow))
+                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, row_bytes, most, pace))
             }
             None => None,
         };
@@ -588,6 +588,25 @@ const COPIED_BYTES: usize = 256 << 10;
 /// concurrently with reading.
 pub(super) const SLOW: Duration = Duration::from_millis(100);
 
+/// Pace of the rows of a source.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// Rows wait to be read.
+    Recorded,
+    /// Rows arrive: a batch of blocks that takes longer than this ends, and results do not wait for the next batch.
+    Live(Duration),
+}
+
+impl Pace {
+    /// Returns the time beyond which a batch of blocks is slow to read.
+    fn slow(self) -> Duration {
+        match self {
+            Self::Recorded => SLOW,
+            Self::Live(slow) => slow,
+        }
+    }
+}
+
 /// Mitigator with its input and output blocks.
 struct Mitigation {
     mitigator: Mitigator,
@@ -597,8 +616,7 @@ struct Mitigation {
     /// Next blocks, if the source is fast enough to be read ahead.
     next: Vec<Vec<u8>>,
     is_fast: bool,
-    /// Time beyond which a batch of blocks is slow to read.
-    slow: Duration,
+    pace: Pace,
     /// Mitigated blocks, and the number of bytes of the first one already returned.
     ready: VecDeque<Vec<u8>>,
     used: usize,
@@ -610,14 +628,14 @@ struct Mitigation {
 
 impl Mitigation {
     /// Builds a mitigation that processes batches of blocks, at most `most_bytes` unless one block is larger.
-    fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize, slow: Duration) -> Self {
+    fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize, pace: Pace) -> Self {
         Self {
             batch: mitigator.batch_blocks(most_bytes),
             mitigator,
             row_bytes,
             next: Vec::new(),
             is_fast: false,
-            slow,
+            pace,
             ready: VecDeque::new(),
             used: 0,
             spent: Vec::new(),
@@ -627,7 +645,7 @@ impl Mitigation {
     }
 
     fn held_bytes(&self) -> usize {
-        self.mitigator.held_bytes(3 * self.batch)
+        self.mitigator.held_bytes(4 * self.batch)
     }
 
     fn mitigated(&self) -> Mitigated {
@@ -672,7 +690,7 @@ impl Mitigation {
             spent: std::mem::take(&mut self.spent),
             is_over: self.is_over,
             is_fast: self.is_fast,
-            slow: self.slow,
+            slow: self.pace.slow(),
             failed: None,
         };
         let mut blocks = std::mem::take(&mut self.next);
@@ -681,7 +699,12 @@ impl Mitigation {
         }
         let done = if reader.is_fast && !reader.is_over {
             let mitigator = &mut self.mitigator;
-            let (next, done) = beside(|| reader.read(source), || mitigator.push(blocks));
+            let is_ahead = matches!(self.pace, Pace::Recorded) && mitigator.threads().count() > 1;
+            let push = || match is_ahead {
+                true => mitigator.push_ahead(blocks),
+                false => mitigator.push(blocks),
+            };
+            let (next, done) = beside("reader", || reader.read(source), push);
             self.next = next;
             done
         } else {

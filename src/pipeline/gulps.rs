@@ -110,7 +110,7 @@ impl Gulps {
             (read, begin.elapsed(), source.flagged_samples())
         };
         let ((read, reading, flagged), (made, processing)) =
-            beside(read_next, || (process(rows), begin.elapsed()));
+            beside("reader", read_next, || (process(rows), begin.elapsed()));
         self.ahead = Some(read);
         (self.processing, self.flagged_ahead) = (processing, flagged);
         if !was_held {

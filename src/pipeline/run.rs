@@ -98,9 +98,10 @@ impl Ending {
     }
 }
 
-/// Calls `other` on another thread and `own` on this one; returns both results. If the system refuses a thread, `other`
+/// Calls `other` on another thread of this name and `own` on this one; returns both results. If the system refuses a thread, `other`
 /// is called after `own`.
 pub(super) fn beside<A: Send, B>(
+    name: &str,
     other: impl FnOnce() -> A + Send,
     own: impl FnOnce() -> B,
 ) -> (A, B) {
@@ -110,7 +111,7 @@ pub(super) fn beside<A: Send, B>(
         other.map(|other| other())
     };
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("reader".to_owned()).spawn_scoped(scope, call);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, call);
         let own = own();
         let other = match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn both_run_beside_each_other() {
         let (send, receive) = std::sync::mpsc::channel();
-        let (other, own) = beside(move || send.send(7).is_ok(), || receive.recv());
+        let (other, own) = beside("other", move || send.send(7).is_ok(), || receive.recv());
         assert_eq!((other, own), (true, Ok(7)));
     }
 

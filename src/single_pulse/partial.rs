@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::plan::{Input, Plan};
 use super::rules::{FEWEST, Hit, Sweep, window_noise};
+use crate::backend::simd::{Level, leveled};
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
@@ -17,6 +18,12 @@ const OFFSET: i64 = 1 << 40;
 /// Smallest share of a boxcar's variance that its channels must have; with less, the boxcar holds only the level of
 /// channels that do not vary.
 const MIN_SHARE: f64 = 0.01;
+
+/// Consecutive boxcars compared with the threshold together.
+const LANES: usize = 16;
+
+/// Largest stride at which all consecutive boxcars are compared, those between the strides in vain.
+const DENSE: usize = 4;
 
 /// Boxcar above the threshold in which some samples lack channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,8 +85,8 @@ pub trait Coverage: Sync {
 pub struct PartialDetector {
     plan: Plan,
     threads: Threads,
-    /// Whether plain loops search, for the reference backend.
-    is_plain: bool,
+    /// Vector level; none for the plain loops of the reference backend.
+    level: Option<Level>,
     trials: Vec<Trial>,
     scratch: Vec<Scratch>,
 }
@@ -91,7 +98,7 @@ struct Trial {
     sweep: Sweep,
 }
 
-/// Block of one trial: range of boxcar starts, the first of which is the first sample, and the end of the samples.
+/// Block of one trial: range of boxcar starts, and the end of the samples.
 #[derive(Clone, Copy, Debug)]
 struct Block<'a> {
     plan: &'a Plan,
@@ -104,11 +111,15 @@ struct Block<'a> {
 /// Buffers of one thread.
 #[derive(Debug, Default)]
 struct Scratch {
+    /// Samples of the block that a boxcar may hold, from time `first` on, and their expectation.
+    first: i64,
     series: Vec<f64>,
     expected: Vec<Expected>,
     /// Prefix sums of the excess over the expectation, and of the variance shares.
     above: Vec<f64>,
     shares: Vec<f64>,
+    /// Boxcars at or above the threshold, by width, then by start.
+    hits: Vec<Hit>,
     /// Strongest hit of each start.
     best: Vec<Option<Hit>>,
     events: Vec<PartialEvent>,
@@ -117,13 +128,13 @@ struct Scratch {
 impl PartialDetector {
     /// Binds a plan to the host of a backend.
     pub fn new(plan: Plan, backend: &Backend) -> Self {
-        let (threads, is_plain) = match backend.host() {
-            Host::Reference => (Threads::new(1), true),
-            Host::Cpu(_, threads) => (threads, false),
+        let (threads, level) = match backend.host() {
+            Host::Reference => (Threads::new(1), None),
+            Host::Cpu(level, threads) => (threads, Some(level)),
         };
         let trials = vec![Trial::default(); plan.dms()];
         let scratch = (0..threads.count()).map(|_| Scratch::default()).collect();
-        Self { plan, threads, is_plain, trials, scratch }
+        Self { plan, threads, level, trials, scratch }
     }
 
     /// Estimates the noise of each trial from samples with all channels: the first `valid(dm)` of its row. Trials
@@ -136,8 +147,7 @@ impl PartialDetector {
         let Self { plan, threads, trials, scratch, .. } = self;
         threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
             scratch.series.clear();
-            input.append_row(dm, &mut scratch.series);
-            scratch.series.truncate(valid(dm));
+            input.append(dm, 0..valid(dm).min(input.times()), &mut scratch.series);
             let known = Some(&scratch.series).filter(|series| series.len() >= FEWEST);
             let sigma = known.map(|series| window_noise(plan, series).sigma);
             trial[0].sigma = sigma.filter(|sigma| *sigma != 0.0);
@@ -157,27 +167,29 @@ impl PartialDetector {
         events: &mut Vec<PartialEvent>,
     ) -> Result<()> {
         check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
-        let Self { plan, threads, is_plain, trials, scratch } = self;
+        let level = self.level;
+        let Self { plan, threads, trials, scratch, .. } = self;
         let end = starts.start + input.times() as i64;
         threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
             let (trial, span) = (&mut trial[0], coverage.span(dm));
             let Some(sigma) = trial.sigma else { return };
             let block = Block { plan, span: &span, starts: &starts, end, sigma };
-            if !block.lacks_some() {
+            let needed = block.needed();
+            if needed.is_empty() {
                 return;
             }
+            let within = |time: i64| (time - starts.start) as usize;
+            scratch.first = needed.start;
             scratch.series.clear();
-            input.append_row(dm, &mut scratch.series);
+            input.append(dm, within(needed.start)..within(needed.end), &mut scratch.series);
             scratch.expected.clear();
             scratch.expected.resize(scratch.series.len(), Expected::default());
-            coverage.expect(dm, starts.start, &mut scratch.expected);
-            scratch.best.clear();
-            scratch.best.resize((starts.end - starts.start).max(0) as usize, None);
-            if *is_plain {
-                scratch.search_plainly(&block)
-            } else {
-                scratch.search(&block)
+            coverage.expect(dm, needed.start, &mut scratch.expected);
+            match level {
+                Some(level) => scratch.search(&block, level),
+                None => scratch.search_plainly(&block),
             }
+            scratch.rank();
             for hit in scratch.best.iter().flatten() {
                 let ended = trial.sweep.offer(*hit);
                 scratch.events.extend(ended.map(|hit| event(hit, dm, coverage)));
@@ -203,40 +215,43 @@ impl PartialDetector {
 }
 
 impl Scratch {
-    /// Finds the strongest hit of each start from prefix sums.
-    fn search(&mut self, block: &Block<'_>) {
+    /// Finds the boxcars at or above the threshold from prefix sums.
+    fn search(&mut self, block: &Block<'_>, level: Level) {
         let above = self.series.iter().zip(&self.expected).map(|(y, expected)| y - expected.sum);
         accumulate(above, &mut self.above);
         accumulate(self.expected.iter().map(|expected| expected.share), &mut self.shares);
-        for &width in block.plan.widths() {
-            for range in block.ranges(width) {
-                self.evaluate(block, width, range);
-            }
-        }
-    }
-
-    /// Evaluates the boxcars of one width that start in a range.
-    fn evaluate(&mut self, block: &Block<'_>, width: usize, range: Range<i64>) {
-        let stride = block.plan.stride(width) as i64;
+        self.hits.clear();
         let least = (block.plan.options().snr * block.sigma).powi(2);
-        let mut time = range.start + (-range.start).rem_euclid(stride);
-        while time < range.end {
-            let from = (time - block.starts.start) as usize;
-            let above = self.above[from + width] - self.above[from];
-            let share = self.shares[from + width] - self.shares[from];
-            if above > 0.0 && above * above >= least * share && has_variance(share, width) {
-                let snr = above / (block.sigma * share.sqrt());
-                self.offer(block, hit(time, width, snr));
+        for &width in block.plan.widths() {
+            let stride = block.plan.stride(width);
+            for range in block.ranges(width) {
+                let start = range.start + (-range.start).rem_euclid(stride as i64);
+                if start >= range.end {
+                    continue;
+                }
+                let from = (start - self.first) as usize;
+                let sums = Sums {
+                    above: &self.above[from..],
+                    shares: &self.shares[from..],
+                    width,
+                    stride,
+                    starts: (range.end - start) as usize,
+                    least,
+                };
+                find(level, &sums, &mut |index, above, share| {
+                    let snr = above / (block.sigma * share.sqrt());
+                    self.hits.push(hit(start + index as i64, width, snr));
+                });
             }
-            time += stride;
         }
     }
 
-    /// Finds the strongest hit of each start with plain loops: the reference of [`Scratch::search`].
+    /// Finds the boxcars at or above the threshold with plain loops: the reference of [`Scratch::search`].
     fn search_plainly(&mut self, block: &Block<'_>) {
         let Block { plan, span, starts, .. } = *block;
-        for time in starts.clone() {
-            for &width in plan.widths() {
+        self.hits.clear();
+        for &width in plan.widths() {
+            for time in starts.clone() {
                 let boxcar = time..time + width as i64;
                 let is_within =
                     |range: &Range<i64>| range.start <= boxcar.start && boxcar.end <= range.end;
@@ -245,27 +260,98 @@ impl Scratch {
                     continue;
                 }
                 let samples =
-                    (boxcar.start - starts.start) as usize..(boxcar.end - starts.start) as usize;
+                    (boxcar.start - self.first) as usize..(boxcar.end - self.first) as usize;
                 let noise = &self.expected[samples.clone()];
                 let share: f64 = noise.iter().map(|noise| noise.share).sum();
                 let pairs = self.series[samples].iter().zip(noise);
                 let above: f64 = pairs.map(|(y, noise)| y - noise.sum).sum();
                 let snr = above / (block.sigma * share.sqrt());
                 if has_variance(share, width) && snr >= plan.options().snr {
-                    self.offer(block, hit(time, width, snr));
+                    self.hits.push(hit(time, width, snr));
                 }
             }
         }
     }
 
-    /// Stores a hit unless one of the same start is as strong.
-    #[inline(always)]
-    fn offer(&mut self, block: &Block<'_>, hit: Hit) {
-        let best = &mut self.best[(hit.time as i64 - OFFSET - block.starts.start) as usize];
-        if best.is_none_or(|best| hit.snr > best.snr) {
-            *best = Some(hit);
+    /// Finds the strongest hit of each start; of equal ones the narrowest.
+    fn rank(&mut self) {
+        self.best.clear();
+        if !self.hits.is_empty() {
+            self.best.resize(self.series.len(), None);
+        }
+        for hit in &self.hits {
+            let best = &mut self.best[(hit.time as i64 - OFFSET - self.first) as usize];
+            if best.is_none_or(|best| hit.snr > best.snr) {
+                *best = Some(*hit);
+            }
         }
     }
+}
+
+/// Prefix sums from the first boxcar's start on.
+pub(super) struct Sums<'a> {
+    above: &'a [f64],
+    shares: &'a [f64],
+    width: usize,
+    stride: usize,
+    /// Consecutive starts, of which each multiple of the stride counts.
+    starts: usize,
+    /// Square of the threshold of a boxcar whose share is 1.
+    least: f64,
+}
+
+impl Sums<'_> {
+    /// Returns the excess and the share of the boxcar of a start if it is at or above the threshold.
+    #[inline(always)]
+    fn reached(&self, start: usize) -> Option<(f64, f64)> {
+        let above = self.above[start + self.width] - self.above[start];
+        let share = self.shares[start + self.width] - self.shares[start];
+        let is_hit =
+            above > 0.0 && above * above >= self.least * share && has_variance(share, self.width);
+        is_hit.then_some((above, share))
+    }
+
+    /// Returns whether any of the boxcars of consecutive starts may be at or above the threshold.
+    #[inline(always)]
+    fn any_reached(&self, start: usize) -> bool {
+        let lanes = |sums: &[f64], at: usize| -> [f64; LANES] {
+            std::array::from_fn(|lane| sums[at..at + LANES][lane])
+        };
+        let (low, high) = (lanes(self.above, start), lanes(self.above, start + self.width));
+        let (from, to) = (lanes(self.shares, start), lanes(self.shares, start + self.width));
+        let mut any = false;
+        for lane in 0..LANES {
+            let above = high[lane] - low[lane];
+            any |= (above > 0.0) & (above * above >= self.least * (to[lane] - from[lane]));
+        }
+        any
+    }
+}
+
+leveled! {
+    /// Calls `found` with the index, the excess and the share of each boxcar at or above the threshold, by start.
+    find, find_body, (sums: &Sums<'_>, found: &mut dyn FnMut(usize, f64, f64))
+}
+
+#[inline(always)]
+fn find_body(sums: &Sums<'_>, found: &mut dyn FnMut(usize, f64, f64)) {
+    let mut check = |start: usize| {
+        if let Some((above, share)) = sums.reached(start) {
+            found(start, above, share);
+        }
+    };
+    if sums.stride > DENSE {
+        (0..sums.starts).step_by(sums.stride).for_each(check);
+        return;
+    }
+    let mut start = 0;
+    while start + LANES <= sums.starts {
+        if sums.any_reached(start) {
+            (start..start + LANES).step_by(sums.stride).for_each(&mut check);
+        }
+        start += LANES;
+    }
+    (start..sums.starts).step_by(sums.stride).for_each(check);
 }
 
 impl Block<'_> {
@@ -280,13 +366,23 @@ impl Block<'_> {
         [before, after]
     }
 
-    /// Returns whether a boxcar of the block may lack channels.
-    fn lacks_some(&self) -> bool {
-        let span = self.span;
-        let (low, high) = (self.starts.start, self.starts.end + self.plan.max_width() as i64);
-        let is_before = low < span.whole.start && high > span.searched.start;
-        let is_after = high.min(self.end) > span.whole.end && low < span.searched.end;
-        !span.whole.is_empty() && (is_before || is_after)
+    /// Returns the samples of the boxcars that lie within the searched samples and hold one that lacks channels; an
+    /// empty range if there are none.
+    fn needed(&self) -> Range<i64> {
+        let (span, widest) = (self.span, self.plan.max_width() as i64);
+        if span.whole.is_empty() {
+            return 0..0;
+        }
+        let low = self.starts.start.max(span.searched.start);
+        let high = span.searched.end.min(self.end).min(self.starts.end + widest - 1);
+        let before = low..high.min(span.whole.start + widest - 1);
+        let after = low.max(span.whole.end - widest + 1)..high;
+        match (low < span.whole.start, high > span.whole.end) {
+            (true, true) => low..high,
+            (true, false) => before,
+            (false, true) => after,
+            (false, false) => 0..0,
+        }
     }
 }
 

@@ -244,11 +244,11 @@ impl Input<'_> {
         }
     }
 
-    /// Appends a trial's samples to a series.
-    pub(super) fn append_row(&self, dm: usize, series: &mut Vec<f64>) {
+    /// Appends a range of a trial's samples to a series.
+    pub(super) fn append(&self, dm: usize, times: Range<usize>, series: &mut Vec<f64>) {
         match self {
-            Self::I32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
-            Self::F32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+            Self::I32(plane) => series.extend(plane.row(dm)[times].iter().map(|y| f64::from(*y))),
+            Self::F32(plane) => series.extend(plane.row(dm)[times].iter().map(|y| f64::from(*y))),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Engine {
 
     pub(super) fn run(&mut self, input: Input<'_>, _: &mut Vec<Event>) -> Result<()> {
         for (dm, row) in self.series.iter_mut().enumerate() {
-            input.append_row(dm, row);
+            input.append(dm, 0..input.times(), row);
         }
         Ok(())
     }

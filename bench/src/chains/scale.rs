@@ -294,7 +294,8 @@ impl Bench<'_> {
                     true => format!("cuda:{}", process % gpus),
                     false => "cpu".to_owned(),
                 };
-                ((0..number).map(device).collect(), (session.threads / number).max(1))
+                let threads = Threads::new(session.threads).count();
+                ((0..number).map(device).collect(), (threads / number).max(1))
             }
         };
         let (products, cache) = (self.home.join("products"), self.home.join("cache"));

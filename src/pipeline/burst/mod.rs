@@ -22,16 +22,16 @@ pub use super::cleaning::{CleanedRows, RecleanedRows};
 use super::flagged::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
-use super::range::{Edge, EdgeRows, RangeSearch, Trials, prefetch};
-use super::run::Ending;
+use super::range::{Batch, Edge, EdgeRows, RangeSearch, Trials, prefetch};
 pub use super::run::Status;
+use super::run::{Ending, beside};
 use crate::backend::Backend;
 use crate::backend::cuda::{self, Buffer, Prefetch};
 use crate::clean::{Mitigated, Removals};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
-use crate::single_pulse::{Absorbed, Candidate};
+use crate::single_pulse::{Absorbed, Candidate, Clusterer};
 use crate::trace::{self, Work};
 
 /// Result of a search.
@@ -147,18 +147,30 @@ pub fn search_from(
         setup.search_start(source.rows(), backend, &mut goes_on)?;
     }
     let mut work = setup.work(source, backend)?;
-    let (mut late, mut refused) = (0, Found::default());
-    let ending = loop {
-        let rows = match work.step(&mut setup.stages) {
-            Ok(0) => break Ending::Complete,
-            Ok(rows) => rows,
-            Err(error) if times == 0 && setup.resumed == 0 => return Err(error),
-            Err(error) => break Ending::after(error),
+    // While a GPU searches a gulp of a recording, the host clusters the events of the one before.
+    let overlaps = backend.is_gpu() && !work.source().is_live();
+    let (mut late, mut is_pending) = (0, false);
+    let mut ending = loop {
+        let Setup { stages, findings, batch, .. } = &mut setup;
+        let (stepped, clustered) = match std::mem::take(&mut is_pending) {
+            true => beside("search", || work.step(stages), || findings.add(batch, observer)),
+            false => (work.step(stages), Ok(())),
         };
-        times += rows as u64;
-        setup.flagged = work.flagged_samples();
-        if let Err(error) = setup.keep(times, observer, &mut refused) {
+        let is_first = times == 0 && setup.resumed == 0;
+        times += *stepped.as_ref().unwrap_or(&0) as u64;
+        if let Err(error) = clustered {
             break Ending::after(error);
+        }
+        match stepped {
+            Ok(0) => break Ending::Complete,
+            Ok(_) => {}
+            Err(error) if is_first => return Err(error),
+            Err(error) => break Ending::after(error),
+        }
+        setup.flagged = work.flagged_samples();
+        match setup.settle(times, overlaps, observer) {
+            Ok(is_left) => is_pending = is_left,
+            Err(error) => break Ending::after(error),
         }
         let data_s = times as f64 * setup.header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
@@ -169,13 +181,16 @@ pub fn search_from(
             break Ending::Stopped;
         }
     };
+    if is_pending && let Err(error) = setup.findings.add(&mut setup.batch, observer) {
+        ending = Ending::after(error);
+    }
     let flagged = work.flagged_samples();
     let source = work.source();
-    let mut ending = ending.with_cut(source.cut());
+    ending = ending.with_cut(source.cut());
     let gaps = source.gaps().to_vec();
     // After a device error, or when candidates were refused, the last checkpoint remains valid.
     let is_whole =
-        times >= setup.resumed && refused.candidates.is_empty() && !is_of_device(&ending);
+        times >= setup.resumed && !setup.findings.are_refused() && !is_of_device(&ending);
     if is_whole && !setup.stages.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
         // The report gives the error that ended the search, not a later error of writing the checkpoint.
         let _ = setup.checkpoint(times, observer);
@@ -188,6 +203,7 @@ pub fn search_from(
             let rows = work.tail()?;
             // The search of the edge needs the memory of the gulps.
             drop(work);
+            setup.deliver()?;
             setup.search_end(&rows, times, backend)?;
             Ok(trials)
         });
@@ -197,10 +213,7 @@ pub fn search_from(
             Err(_) => {}
         }
     }
-    let mut candidates = observer.taken()?;
-    let mut absorbed = observer.taken_absorbed()?;
-    candidates.append(&mut refused.candidates);
-    absorbed.append(&mut refused.absorbed);
+    let (candidates, absorbed) = (observer.taken()?, observer.taken_absorbed()?);
     let found = Found { candidates, absorbed };
     setup.report(Outcome { found, times, late, ending, gaps, flagged, begin })
 }
@@ -216,12 +229,13 @@ struct Setup {
     options: SearchOptions,
     part: Part,
     stages: Stages,
+    findings: Findings,
+    /// Events that the findings lack.
+    batch: Batch,
     /// Rows for the search of the recording's start or end; none if only whole bursts are searched.
     edge_rows: Option<EdgeRows>,
     /// Rows completely searched by an earlier search.
     resumed: u64,
-    /// Candidates that the observer has accepted, including those of an earlier search.
-    found: u64,
     /// Samples that the source replaced.
     flagged: u64,
     /// Last look for provisional candidates.
@@ -241,6 +255,49 @@ struct Peeked {
 struct Found {
     candidates: Vec<Candidate>,
     absorbed: Vec<Absorbed>,
+}
+
+/// Clusterer of a search's events, and its final candidates.
+struct Findings {
+    clusterer: Clusterer,
+    /// Time from the recording's first row to the part's, in seconds.
+    offset_s: f64,
+    /// Candidates that the observer has accepted, including those of an earlier search.
+    count: u64,
+    /// Candidates that the observer has not accepted.
+    refused: Found,
+}
+
+impl Findings {
+    /// Clusters the events of a batch and passes final candidates to the observer; those that the observer does not accept
+    /// are stored.
+    fn add(&mut self, batch: &mut Batch, observer: &mut dyn Observer) -> Result<()> {
+        let _span = trace::span(Work::Compute, "settled candidates");
+        let settled = batch.cluster(&mut self.clusterer)?;
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let found = self.since_start(settled);
+        let taken = observer.absorbed(&found.absorbed);
+        if let Err(error) = taken.and_then(|()| observer.found(&found.candidates)) {
+            self.refused = found;
+            return Err(error);
+        }
+        self.count += found.candidates.len() as u64;
+        Ok(())
+    }
+
+    fn are_refused(&self) -> bool {
+        !self.refused.candidates.is_empty()
+    }
+
+    /// Adds the candidates' members, and counts all times from the recording's first row instead of the part's.
+    fn since_start(&mut self, mut candidates: Vec<Candidate>) -> Found {
+        let mut absorbed = self.clusterer.take_absorbed();
+        candidates.iter_mut().for_each(|candidate| candidate.shift(self.offset_s));
+        absorbed.iter_mut().for_each(|event| event.shift(self.offset_s));
+        Found { candidates, absorbed }
+    }
 }
 
 /// End state of a search.
@@ -297,18 +354,24 @@ impl Setup {
         let edge_rows = RangeSearch::edge_rows(&ranges, header.row_bytes());
         let edge_rows = edge_rows.filter(|_| options.min_band < 1.0);
         let clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
-        let stages = Stages { cleaning, ranges, clusterer };
-        let (resumed, found, flagged) = (0, 0, 0);
+        let findings = Findings {
+            clusterer,
+            offset_s: part.first as f64 * header.tsamp_s,
+            count: 0,
+            refused: Found::default(),
+        };
+        let stages = Stages { cleaning, ranges };
         let options = options.clone();
         Ok(Self {
             options,
             part,
             stages,
+            findings,
+            batch: Batch::default(),
             edge_rows,
             header,
-            resumed,
-            found,
-            flagged,
+            resumed: 0,
+            flagged: 0,
             peeked: None,
             kernels,
         })
@@ -323,8 +386,8 @@ impl Setup {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let Some(EdgeRows { searched, level }) = self.edge_rows else { return Ok(()) };
-        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
-        let min_band = self.options.min_band;
+        let Stages { cleaning, ranges } = &mut self.stages;
+        let (min_band, clusterer) = (self.options.min_band, &mut self.findings.clusterer);
         let _span = trace::span(Work::Compute, "start of the recording");
         cleaning.look_ahead(source, searched, goes_on, &mut |cleaning, rows, ends| {
             if rows.times() == 0 {
@@ -338,7 +401,7 @@ impl Setup {
     /// Searches for bursts whose sweep extends beyond row `times`, in the last rows before it.
     fn search_end(&mut self, rows: &[u8], times: u64, backend: &Backend) -> Result<()> {
         let Some(EdgeRows { searched, level }) = self.edge_rows else { return Ok(()) };
-        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
+        let Stages { cleaning, ranges } = &mut self.stages;
         // A shorter recording was searched completely by [`Self::search_start`].
         if times < searched as u64 {
             return Ok(());
@@ -349,7 +412,7 @@ impl Setup {
         let rows = Samples::new(rows, encoding, count, channels)?;
         let min_band = self.options.min_band;
         let edge = Edge::end(rows, times, cleaning.masked(), level, min_band, backend);
-        RangeSearch::search_edges(ranges, &edge, backend, clusterer)
+        RangeSearch::search_edges(ranges, &edge, backend, &mut self.findings.clusterer)
     }
 
     /// Restores a checkpoint; returns the next row of the source, counted from the part's first row.
@@ -358,8 +421,8 @@ impl Setup {
         source: &mut dyn FilterbankSource,
         checkpoint: &Checkpoint,
     ) -> Result<u64> {
-        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
-        let first = checkpoint.restore(ranges, clusterer)?;
+        let Stages { cleaning, ranges } = &mut self.stages;
+        let first = checkpoint.restore(ranges, &mut self.findings.clusterer)?;
         // The search of the end needs earlier rows than the ranges do.
         let edge_rows = self.edge_rows.map_or(0, |rows| rows.searched as u64);
         let first = first.min(checkpoint.times.saturating_sub(edge_rows));
@@ -372,39 +435,44 @@ impl Setup {
             return Err(Error::parameter("row to resume from", first, rule));
         }
         ranges.iter_mut().for_each(|range| range.start_at(first));
-        (self.resumed, self.found) = (checkpoint.times, checkpoint.candidates);
+        (self.resumed, self.findings.count) = (checkpoint.times, checkpoint.candidates);
         Ok(first)
     }
 
-    /// Passes final candidates to the observer after a gulp that ends with row `times`; candidates that the observer
-    /// does not accept go to `refused`.
-    fn keep(&mut self, times: u64, observer: &mut dyn Observer, refused: &mut Found) -> Result<()> {
-        let _span = trace::span(Work::Compute, "settled candidates");
-        let Stages { ranges, clusterer, .. } = &mut self.stages;
-        let settled = RangeSearch::settle(ranges, clusterer)?;
-        if !settled.is_empty() {
-            let found = self.found_since_start(settled);
-            let taken = observer.absorbed(&found.absorbed);
-            if let Err(error) = taken.and_then(|()| observer.found(&found.candidates)) {
-                *refused = found;
-                return Err(error);
-            }
-            self.found += found.candidates.len() as u64;
+    /// Clusters the events of a gulp that ends with row `times`, and passes candidates and checkpoints to the observer. If
+    /// the clustering may overlap with the next gulp, and the observer needs no more, returns true: the events are left in the
+    /// batch.
+    fn settle(
+        &mut self,
+        times: u64,
+        may_overlap: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        RangeSearch::settle(&mut self.stages.ranges, &mut self.batch)?;
+        let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
+        let wants_checkpoint = is_kept && observer.wants_checkpoint(false);
+        if may_overlap && !wants_checkpoint && !observer.wants_provisional() {
+            return Ok(true);
         }
+        self.findings.add(&mut self.batch, observer)?;
         if observer.wants_provisional() && self.is_peek_due() {
             let begin = Instant::now();
-            let offset_s = self.part.first as f64 * self.header.tsamp_s;
-            let Stages { ranges, clusterer, .. } = &mut self.stages;
-            let mut open = RangeSearch::open(ranges, clusterer)?;
-            open.iter_mut().for_each(|candidate| candidate.shift(offset_s));
+            let Findings { clusterer, offset_s, .. } = &mut self.findings;
+            let mut open = RangeSearch::open(&mut self.stages.ranges, clusterer)?;
+            open.iter_mut().for_each(|candidate| candidate.shift(*offset_s));
             observer.provisional(&open)?;
             self.peeked = Some(Peeked { end: Instant::now(), took: begin.elapsed() });
         }
-        let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
-        if is_kept && observer.wants_checkpoint(false) {
+        if wants_checkpoint {
             self.checkpoint(times, observer)?;
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Passes the events that the ranges hold to the clusterer.
+    fn deliver(&mut self) -> Result<()> {
+        let Self { stages, findings, .. } = self;
+        stages.ranges.iter_mut().try_for_each(|range| range.deliver(&mut findings.clusterer))
     }
 
     /// Returns whether to look for provisional candidates: not while more rows are in hand, and for a fifth of the time at
@@ -415,18 +483,10 @@ impl Setup {
     }
 
     fn checkpoint(&mut self, times: u64, observer: &mut dyn Observer) -> Result<()> {
-        let Stages { ranges, clusterer, .. } = &mut self.stages;
-        let taken = Checkpoint::take(times, self.found, self.flagged, ranges, clusterer)?;
+        let Findings { clusterer, count, .. } = &self.findings;
+        let ranges = &mut self.stages.ranges;
+        let taken = Checkpoint::take(times, *count, self.flagged, ranges, clusterer)?;
         observer.checkpoint(&taken)
-    }
-
-    /// Adds the candidates' members, and counts all times from the recording's first row instead of the part's.
-    fn found_since_start(&mut self, mut candidates: Vec<Candidate>) -> Found {
-        let offset_s = self.part.first as f64 * self.header.tsamp_s;
-        let mut absorbed = self.stages.clusterer.take_absorbed();
-        candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
-        absorbed.iter_mut().for_each(|event| event.shift(offset_s));
-        Found { candidates, absorbed }
     }
 
     /// Binds the source to buffers on the backend. A GPU takes voltages if their filter bank runs on it and gives one
@@ -465,10 +525,11 @@ impl Setup {
 
     /// Resets the state for another stream of the same rows.
     fn reset(&mut self) -> Result<()> {
-        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
+        let Stages { cleaning, ranges } = &mut self.stages;
         cleaning.reset();
         ranges.iter_mut().for_each(RangeSearch::reset);
-        *clusterer = RangeSearch::clusterer(ranges, &self.header, &self.options)?;
+        let clusterer = RangeSearch::clusterer(ranges, &self.header, &self.options)?;
+        self.findings.clusterer = clusterer;
         Ok(())
     }
 
@@ -479,10 +540,13 @@ impl Setup {
         if dms.is_empty() && ending.is_read() {
             return Err(no_trial_fits(&self.header, &self.options, times));
         }
-        let last = self.stages.clusterer.finish();
-        let mut last = self.found_since_start(last);
-        candidates.append(&mut last.candidates);
-        absorbed.append(&mut last.absorbed);
+        self.deliver()?;
+        let last = self.findings.clusterer.finish();
+        let last = self.findings.since_start(last);
+        for mut later in [std::mem::take(&mut self.findings.refused), last] {
+            candidates.append(&mut later.candidates);
+            absorbed.append(&mut later.absorbed);
+        }
         let Stages { cleaning, ranges, .. } = &mut self.stages;
         let unsearched =
             ranges.first().map(|range| range.unsearched(&gaps, self.part.first, times));
@@ -589,9 +653,10 @@ impl Resident {
         setup.reset()?;
         let mut times = 0;
         for (rows, count) in gulps.iter() {
-            let Stages { cleaning, ranges, clusterer } = &mut setup.stages;
+            let Stages { cleaning, ranges } = &mut setup.stages;
             let (_, cleaner) = cleaning.parts();
-            stage.run(rows, *count, cleaner, ranges, clusterer)?;
+            stage.run(rows, *count, cleaner, ranges)?;
+            setup.deliver()?;
             times += *count as u64;
         }
         let late = stage.finish(times, &mut setup.stages)?;

@@ -68,7 +68,7 @@ impl<'a> VoltageWork<'a> {
     /// Searches the gulp that was copied last, while the next one is read and copied; returns its rows, none at the
     /// end.
     fn take(&mut self, stages: &mut Stages) -> Result<Option<usize>> {
-        let Stages { cleaning, ranges, clusterer } = stages;
+        let Stages { cleaning, ranges } = stages;
         let (reader, cleaner) = cleaning.parts();
         let Self { filterbank, stage, uploads, rows, reading, .. } = self;
         if !self.has_begun {
@@ -92,7 +92,7 @@ impl<'a> VoltageWork<'a> {
                     // Samples after the last row may complete further ones.
                     let times = usize::try_from(left_rows).map_or(times, |left| times.min(left));
                     if times > 0 {
-                        stage.run(rows.rows(), times, cleaner, ranges, clusterer)?;
+                        stage.run(rows.rows(), times, cleaner, ranges)?;
                     }
                     Ok(times)
                 });
@@ -100,7 +100,7 @@ impl<'a> VoltageWork<'a> {
             }
             Content::Rows(times) => {
                 let reading = scope.spawn(|| reading.next(reader, filterbank, next));
-                let searched = stage.run(input, times, cleaner, ranges, clusterer);
+                let searched = stage.run(input, times, cleaner, ranges);
                 (searched.map(|()| times), reading.join())
             }
             Content::End => (Ok(0), Ok(Ok(Content::End))),

@@ -22,7 +22,6 @@ use crate::pipeline::recent::RecentRows;
 use crate::pipeline::run::{beside, remaining_bytes};
 use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
-use crate::single_pulse::Clusterer;
 use crate::trace::{self, Work};
 
 /// Limit in bytes on the rows of a gulp.
@@ -67,16 +66,15 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Stages of a search, from cleaned rows to candidates.
+/// Stages of a search, from cleaned rows to events.
 pub(super) struct Stages {
     pub(super) cleaning: Cleaning,
     pub(super) ranges: Vec<RangeSearch>,
-    pub(super) clusterer: Clusterer,
 }
 
 /// Processes rows of a source through all stages, on the host or on a device.
-pub(super) trait Step {
-    /// Processes the next gulp; returns its number of rows, 0 at the end.
+pub(super) trait Step: Send {
+    /// Processes the next gulp; returns its number of rows, 0 at the end. The ranges hold its events.
     fn step(&mut self, stages: &mut Stages) -> Result<usize>;
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
@@ -142,7 +140,7 @@ impl<'a> HostWork<'a> {
 impl Step for HostWork<'_> {
     fn step(&mut self, stages: &mut Stages) -> Result<usize> {
         let Self { source, gulps, cleaned, tail, recent } = self;
-        let Stages { cleaning, ranges, clusterer } = stages;
+        let Stages { cleaning, ranges } = stages;
         let (reader, cleaner) = cleaning.parts();
         let times = gulps.advance(reader, &mut **source)?;
         if times == 0 {
@@ -158,7 +156,7 @@ impl Step for HostWork<'_> {
             let samples = Samples::new(bytes, encoding, times, channels)?;
             let samples = clean(cleaner, samples, cleaned)?;
             tail.push(samples.bytes());
-            ranges.iter_mut().try_for_each(|range| range.run(samples, clusterer))
+            ranges.iter_mut().try_for_each(|range| range.run(samples))
         })?;
         Ok(times)
     }
@@ -167,7 +165,7 @@ impl Step for HostWork<'_> {
         let _span = trace::span(Work::Compute, "search of the last rows");
         let mut skipped = 0;
         for range in &mut stages.ranges {
-            skipped += range.finish(times, &mut stages.clusterer)?;
+            skipped += range.finish(times)?;
         }
         Ok(skipped)
     }
@@ -448,14 +446,13 @@ impl Stage {
         Ok((Self::new(device, stages, &need, gulp)?, gulp))
     }
 
-    /// Cleans, dedisperses and searches rows. What was found is passed on also if a device fails.
+    /// Cleans, dedisperses and searches rows; the ranges hold the events, also if a device fails.
     pub(super) fn run(
         &mut self,
         rows: &Buffer<u8>,
         times: usize,
         cleaner: Option<&mut Cleaner>,
         ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
     ) -> Result<()> {
         let rows = match (cleaner, &mut self.cleaned) {
             (Some(cleaner), Some(cleaned)) => {
@@ -470,10 +467,7 @@ impl Stage {
         self.stream.record(&self.ready)?;
         let gulp = Gulp { rows, bytes: times * self.row_bytes, times };
         let ready = &self.ready;
-        let searched =
-            each_share(&mut self.shares, ranges, |share, ranges| share.run(gulp, ready, ranges));
-        ranges.iter_mut().try_for_each(|range| range.deliver(clusterer))?;
-        searched?;
+        each_share(&mut self.shares, ranges, |share, ranges| share.run(gulp, ready, ranges))?;
         for share in &self.shares {
             share.keep_rows(&self.stream)?;
         }
@@ -482,10 +476,9 @@ impl Stage {
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
-        let Stages { ranges, clusterer, .. } = stages;
+        let ranges = &mut stages.ranges;
         let finished =
             each_share(&mut self.shares, ranges, |share, ranges| share.finish(times, ranges));
-        ranges.iter_mut().try_for_each(|range| range.deliver(clusterer))?;
         let skipped = finished?.into_iter().sum();
         self.stream.synchronize()?;
         Ok(skipped)
@@ -657,7 +650,7 @@ impl<'a> DeviceWork<'a> {
     /// than the search, so that a slow source does not delay it. Results must not wait for the next gulp of a live source:
     /// it is read ahead only if the search takes longer than reading, and no rows are in hand.
     fn take(&mut self, stages: &mut Stages) -> Result<usize> {
-        let Stages { cleaning, ranges, clusterer } = stages;
+        let Stages { cleaning, ranges } = stages;
         let (reader, cleaner) = cleaning.parts();
         let source = &mut *self.source;
         if self.ahead.is_empty() {
@@ -694,12 +687,12 @@ impl<'a> DeviceWork<'a> {
             Ok(())
         };
         let search = || {
-            let searched = stage.run(rows, times, cleaner, ranges, clusterer);
+            let searched = stage.run(rows, times, cleaner, ranges);
             is_searched.store(true, Ordering::Relaxed);
             (searched, begin.elapsed())
         };
         let (read, (searched, searching)) =
-            if waits { (Ok(()), search()) } else { beside(read_later, search) };
+            if waits { (Ok(()), search()) } else { beside("reader", read_later, search) };
         self.searching = searching;
         searched?;
         drop(later);

@@ -12,6 +12,7 @@ use std::thread::{self, ScopedJoinHandle};
 use super::{FLUSH_TIMES, PlaneBuffer, RangeSearch};
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::backend::threads::Threads;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::math::median;
@@ -213,6 +214,15 @@ impl<'a> EdgeCoverage<'a> {
         self.order.iter().map(|channel| self.plan.shift(dm, *channel) as i64).collect()
     }
 
+    /// Returns the expected noise of a sample to which these of `all` channels are available.
+    fn expected(&self, present: Range<usize>, all: usize) -> Expected {
+        let Range { start, end } = present;
+        let absent = (all - (end - start)) as f64 * self.absent;
+        let share = self.shares[end] - self.shares[start];
+        let sum = self.means[end] - self.means[start] + share * self.excess + absent;
+        Expected { sum, share }
+    }
+
     /// Returns the channels available to a sample, given the channels' delays.
     fn present(&self, shifts: &[i64], time: i64) -> Range<usize> {
         let first =
@@ -235,12 +245,23 @@ impl Coverage for EdgeCoverage<'_> {
 
     fn expect(&self, dm: usize, first: i64, expected: &mut [Expected]) {
         let shifts = self.shifts(dm);
-        for (index, expected) in expected.iter_mut().enumerate() {
-            let Range { start, end } = self.present(&shifts, first + index as i64);
-            let absent = (shifts.len() - (end - start)) as f64 * self.absent;
-            let share = self.shares[end] - self.shares[start];
-            let sum = self.means[end] - self.means[start] + share * self.excess + absent;
-            *expected = Expected { sum, share };
+        // Later samples gain the channels of the shortest delays at a start, and lose those of the longest at an end.
+        let mut start = if self.is_start { shifts.len() } else { 0 };
+        let (mut end, limit) = (shifts.len(), self.end.unwrap_or(i64::MAX));
+        let mut value = None;
+        for (time, expected) in (first..).zip(expected) {
+            let before = (start, end);
+            while start > 0 && time + shifts[start - 1] >= 0 {
+                start -= 1;
+            }
+            while end > 0 && time + shifts[end - 1] >= limit {
+                end -= 1;
+            }
+            *expected = match value.filter(|_| before == (start, end)) {
+                Some(value) => value,
+                None => self.expected(start..end.max(start), shifts.len()),
+            };
+            value = Some(*expected);
         }
     }
 
@@ -335,7 +356,7 @@ impl RangeSearch {
                 first.max(end.saturating_sub(reach(beyond)))..end
             }
         };
-        let mut pass = Pass::new(self);
+        let mut pass = Pass::new(self, backend);
         let options = self.detector.plan().options().clone();
         let least = options.snr + MARGIN;
         let options = single_pulse::Options { snr: least, ..options };
@@ -386,6 +407,7 @@ impl RangeSearch {
 
 /// Rows passed through a dedisperser to a search that is called when the plane is full.
 struct Pass {
+    threads: Threads,
     plane: PlaneBuffer,
     dms: usize,
     stride: usize,
@@ -402,12 +424,13 @@ struct Pass {
 type Search<'a> = &'a mut dyn FnMut(Input<'_>, Range<i64>) -> Result<()>;
 
 impl Pass {
-    fn new(range: &RangeSearch) -> Self {
+    fn new(range: &RangeSearch, backend: &Backend) -> Self {
         let plan = range.dedisperser.plan();
         let (dms, stride) = (plan.dms().len(), range.edge_stride());
         // One additional row, so that a view may begin within the first row.
         let words = (dms + 1) * stride;
         Self {
+            threads: backend.host().threads(),
             plane: match range.plane {
                 PlaneBuffer::I32(_) => PlaneBuffer::I32(vec![0; words]),
                 PlaneBuffer::F32(_) => PlaneBuffer::F32(vec![0.0; words]),
@@ -475,14 +498,17 @@ impl Pass {
         let whole = self.filled - self.reach;
         let starts = self.first..self.first + whole as i64;
         search(self.view(self.filled)?, starts)?;
-        let (dms, stride, filled) = (self.dms, self.stride, self.filled);
-        let row = |dm: usize| dm * stride + whole..dm * stride + filled;
+        let (words, kept) = (self.dms * self.stride, whole..self.filled);
         match &mut self.plane {
             PlaneBuffer::I32(plane) => {
-                (0..dms).for_each(|dm| plane.copy_within(row(dm), dm * stride));
+                self.threads.for_each(&mut plane[..words], self.stride, |_, row: &mut [i32]| {
+                    row.copy_within(kept.clone(), 0)
+                })
             }
             PlaneBuffer::F32(plane) => {
-                (0..dms).for_each(|dm| plane.copy_within(row(dm), dm * stride));
+                self.threads.for_each(&mut plane[..words], self.stride, |_, row: &mut [f32]| {
+                    row.copy_within(kept.clone(), 0)
+                })
             }
         }
         self.filled = self.reach;

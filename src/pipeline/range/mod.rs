@@ -243,7 +243,7 @@ impl RangeSearch {
     }
 
     /// Searches the `produced` samples of each trial that [`Self::enqueue`] left in a plane, on the same stream;
-    /// [`Self::deliver`] passes the events on.
+    /// [`Self::settle`] passes the events on.
     pub(super) fn enqueue_search(
         &mut self,
         plane: &cuda::Plane,
@@ -291,28 +291,30 @@ impl RangeSearch {
         plane.stride = plane.words.len() / plane.dms / ALIGNED * ALIGNED;
     }
 
-    /// Dedisperses and searches a gulp.
-    pub(super) fn run(&mut self, samples: Samples<'_>, clusterer: &mut Clusterer) -> Result<()> {
+    /// Dedisperses and searches a gulp; [`Self::settle`] passes the events on.
+    pub(super) fn run(&mut self, samples: Samples<'_>) -> Result<()> {
         let passed = self.pass(samples.times());
         let mut rest = samples.slice(passed, samples.times() - passed);
         while rest.times() > 0 {
             let progress = self.step(Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
         }
-        self.push_events(clusterer)
+        self.collect();
+        Ok(())
     }
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
-    pub(super) fn finish(&mut self, times: u64, clusterer: &mut Clusterer) -> Result<usize> {
+    /// [`Self::deliver`] passes the events on.
+    pub(super) fn finish(&mut self, times: u64) -> Result<usize> {
         let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
         self.detector.end_at(&valid);
         self.ended_at = Some(times);
         while self.step(None)?.produced > 0 {
-            self.push_events(clusterer)?;
+            self.collect();
         }
         self.detector.flush(&valid, &mut self.events)?;
-        self.push_events(clusterer)?;
+        self.collect();
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
@@ -347,20 +349,19 @@ impl RangeSearch {
         early as usize
     }
 
-    /// Returns the candidates that no later row of any range changes.
-    pub(super) fn settle(ranges: &mut [Self], clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
-        let mut frontier_s = f64::INFINITY;
-        for range in ranges {
+    /// Moves the events that no later row of any range changes to an empty batch, with the time before which none follows.
+    pub(super) fn settle(ranges: &mut [Self], batch: &mut Batch) -> Result<()> {
+        batch.events.resize_with(ranges.len(), Default::default);
+        batch.frontier_s = f64::INFINITY;
+        for (range, (group, events)) in ranges.iter_mut().zip(&mut batch.events) {
             let frontier = range.detector.settle(&mut range.events)?;
-            range.push_events(clusterer)?;
+            range.collect();
+            *group = range.place.group;
+            std::mem::swap(events, &mut range.collected);
             let tsamp_s = range.dedisperser.plan().tsamp_s();
-            frontier_s = frontier_s.min(frontier as f64 * tsamp_s);
+            batch.frontier_s = batch.frontier_s.min(frontier as f64 * tsamp_s);
         }
-        // Without ranges there are no events.
-        if frontier_s.is_finite() {
-            return Ok(clusterer.settle(frontier_s));
-        }
-        Ok(Vec::new())
+        Ok(())
     }
 
     /// Returns the candidates that later rows may still change: those of the events found so far, and of the events in
@@ -370,7 +371,8 @@ impl RangeSearch {
         clusterer.undecided(|clusterer| {
             ranges.iter_mut().try_for_each(|range| {
                 range.detector.peek(&mut range.events)?;
-                range.push_events(clusterer)
+                range.collect();
+                range.deliver(clusterer)
             })
         })
     }
@@ -436,15 +438,33 @@ impl RangeSearch {
 
     /// Passes the events collected so far to the clusterer.
     pub(super) fn deliver(&mut self, clusterer: &mut Clusterer) -> Result<()> {
-        let _span = trace::span(Work::Compute, "cluster");
         clusterer.push(self.place.group, &self.collected)?;
         self.collected.clear();
         Ok(())
     }
+}
 
-    fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
-        self.collect();
-        self.deliver(clusterer)
+/// Events of all ranges up to a row.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Group and events of each range.
+    events: Vec<(usize, Vec<Event>)>,
+    /// Time in seconds from the first row before which no later event begins.
+    frontier_s: f64,
+}
+
+impl Batch {
+    /// Passes the events to the clusterer and empties the batch; returns the candidates that no later event changes.
+    pub(super) fn cluster(&mut self, clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
+        for (group, events) in &mut self.events {
+            clusterer.push(*group, events)?;
+            events.clear();
+        }
+        // Without ranges there are no events.
+        if self.events.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(clusterer.settle(self.frontier_s))
     }
 }
 
