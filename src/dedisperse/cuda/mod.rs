@@ -94,8 +94,12 @@ impl Staging {
         };
         let sums: &[T] = bytemuck::cast_slice(words);
         let stride = output.stride();
-        self.threads.for_each(output.data_mut(), stride, |dm, row| {
-            row[column..column + times].copy_from_slice(&sums[dm * times..][..times]);
+        // A task copies several short rows, so that the threads rarely meet at the next one.
+        let rows = (COPY_BYTES / (4 * times)).max(1);
+        self.threads.for_each(output.data_mut(), rows * stride, |task, own| {
+            for (dm, row) in (task * rows..).zip(own.chunks_mut(stride)) {
+                row[column..column + times].copy_from_slice(&sums[dm * times..][..times]);
+            }
         });
         Ok(true)
     }
@@ -115,6 +119,9 @@ struct Sizes {
 /// Size of an input buffer in bytes, limited to the fraction 1 / `INPUT_PART` of the free memory.
 const INPUT_BYTES: usize = 8 << 20;
 const INPUT_PART: usize = 8;
+
+/// Bytes of sums per copy task of a thread.
+const COPY_BYTES: usize = 128 << 10;
 
 /// Size of the output plane of a block copied to the host, in bytes: long enough for the bus, and quickly page-locked.
 const PLANE_BYTES: usize = 16 << 20;
