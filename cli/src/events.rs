@@ -50,6 +50,9 @@ pub(crate) struct JoinArguments {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SearchedBeam {
     pub(crate) file: String,
+    /// Antenna of a recording of several, counted from 0; absent if the file is one beam.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) antenna: Option<usize>,
     /// Folder of its own products.
     pub(crate) folder: String,
     /// Number in the header; absent if unknown.
@@ -137,6 +140,16 @@ struct InBeam {
 }
 
 impl JoinArguments {
+    /// Returns the settings, by their options.
+    pub(crate) fn settings(&self) -> [(&'static str, String); 3] {
+        let Self { max_beams, adjacent, drop_interference } = self;
+        [
+            ("--max-beams", format!("{max_beams:?}")),
+            ("--adjacent", format!("{adjacent:?}")),
+            ("--drop-interference", drop_interference.to_string()),
+        ]
+    }
+
     /// Returns the joiner of an observation's beams.
     ///
     /// # Errors

@@ -137,6 +137,12 @@ pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
+/// Asks the run to stop as the first signal does, for another rank that was asked.
+#[cfg(feature = "mpi")]
+pub(crate) fn ask_to_stop() {
+    REQUESTED.store(true, Ordering::SeqCst);
+}
+
 /// Returns whether the user asked to stop, for a thread that does not show by its question that the run goes on.
 #[cfg(any(
     all(target_os = "linux", target_pointer_width = "64", feature = "page"),

@@ -177,6 +177,15 @@ impl Verb {
             Self::Tune(_) => None,
         }
     }
+
+    /// Returns whether several processes can divide the work.
+    fn is_divided(&self) -> bool {
+        match self {
+            Self::Correlate(_) | Self::Rerun(_) => true,
+            Self::Search(arguments) => arguments.is_divided(),
+            _ => false,
+        }
+    }
 }
 
 /// Returns the command line with all options, as manual and completions have it.
@@ -283,7 +292,7 @@ fn unpacking(common: &Common) -> Unpacking {
 fn run_verb(arguments: &Arguments) -> Result<Exit> {
     let common = &arguments.common;
     if let Some(place) = ranks::Place::of_environment()
-        && !matches!(arguments.verb, Verb::Correlate(_) | Verb::Rerun(_))
+        && !arguments.verb.is_divided()
     {
         return match place.rank {
             0 => Err(place.alone(&common.command_line.verb)),

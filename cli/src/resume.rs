@@ -39,11 +39,6 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
-    /// Returns whether the option is given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.resume
-    }
-
     /// Fails if the option is given for inputs that cannot be read again.
     pub(crate) fn check(&self, inputs: &[PathBuf]) -> Result<()> {
         if self.resume { check_can_resume(inputs) } else { Ok(()) }

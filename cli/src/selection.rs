@@ -378,6 +378,23 @@ impl Recording {
         Self { inputs: vec![input.to_path_buf()], ..self.clone() }
     }
 
+    /// Returns the recording of one antenna alone.
+    pub(crate) fn of_antenna(&self, antenna: usize) -> Self {
+        Self { voltages: self.voltages.of_antenna(antenna), ..self.clone() }
+    }
+
+    /// Returns the number of antennas of voltages; 1 if --antenna names one, and for spectra.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub(crate) fn antennas(&self) -> Result<usize> {
+        if self.voltages.has_antenna() || !voltages::is_voltages(&self.inputs[0])? {
+            return Ok(1);
+        }
+        let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
+        Ok(recorded.header().antennas)
+    }
+
     /// Returns every input file.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()

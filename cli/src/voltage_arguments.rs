@@ -272,6 +272,16 @@ impl VoltageArguments {
         self.window.as_deref().and_then(file_of_window)
     }
 
+    /// Returns whether one antenna is named.
+    pub(crate) fn has_antenna(&self) -> bool {
+        self.antenna.is_some()
+    }
+
+    /// Returns the options for one antenna.
+    pub(crate) fn of_antenna(&self, antenna: usize) -> Self {
+        Self { antenna: Some(antenna), ..self.clone() }
+    }
+
     /// Returns the first option given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let own = first_of(&[

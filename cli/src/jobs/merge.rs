@@ -411,6 +411,7 @@ impl Beam {
         let list = BeamCandidates {
             beam: SearchedBeam {
                 file,
+                antenna: None,
                 folder: product.display().to_string(),
                 beam,
                 ra_deg,

@@ -123,14 +123,23 @@ impl Folder {
         Self { place, temporary, own }
     }
 
-    /// Creates a folder within this one.
+    /// Returns a folder that another process of the run has begun and finishes; it is filled at `temporary`.
+    pub(crate) fn of_other(place: &Path, temporary: PathBuf) -> Self {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        remember_final_name(&temporary, &name, "");
+        Self { place: place.to_path_buf(), temporary, own: None }
+    }
+
+    /// Creates a folder within this one, unless an interrupted run has.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn inner(&self, name: &str) -> Result<Self> {
         let (place, temporary) = (self.place.join(name), self.temporary.join(name));
-        fs::create_dir(&temporary).map_err(|error| Error::io(&place, error))?;
-        Ok(Self { place, temporary, own: None })
+        match fs::create_dir(&temporary) {
+            Err(error) if !temporary.is_dir() => Err(Error::io(&place, error)),
+            _ => Ok(Self { place, temporary, own: None }),
+        }
     }
 
     /// Returns the current path of a file in this folder.

@@ -23,7 +23,7 @@ use crate::selection::Recording;
 
 pub(crate) use files::{Files, WritingFiles, is_same};
 pub(crate) use folder::{Folder, Writing};
-pub(crate) use names::{CHECKPOINT, Contents, JOURNAL, beside, with_final_names};
+pub(crate) use names::{CHECKPOINT, Contents, JOURNAL, beside, is_state, with_final_names};
 pub(crate) use publish::clear;
 
 /// Options of the output folder.

@@ -184,7 +184,7 @@ impl Contents {
 }
 
 /// Returns whether any verb stores a file of this name to resume an interrupted run.
-fn is_state(name: &str) -> bool {
+pub(crate) fn is_state(name: &str) -> bool {
     name == JOURNAL || name.starts_with(CHECKPOINT)
 }
 

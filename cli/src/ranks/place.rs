@@ -3,7 +3,7 @@
 use sidereal::Error;
 
 /// Option that an error names.
-pub(super) const OPTION: &str = "the number of processes (mpirun -n)";
+pub(crate) const OPTION: &str = "the number of processes (mpirun -n)";
 
 /// Place of this process among those that mpirun started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

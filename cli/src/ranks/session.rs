@@ -3,6 +3,7 @@
 //! All operations are immediate ones that are tested until they are complete, with pauses, so that a rank that waits
 //! leaves its core to the others, and so that a stop request ends the wait.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use mpi::traits::*;
 use sidereal::pipeline::correlator::{EarlyEnd, Exchange, Ranks};
 use sidereal::{Error, Result};
 
+use super::End;
 use super::place::{OPTION, Place};
 use crate::interrupt::{self, Exit};
 use crate::say::fault;
@@ -26,6 +28,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// Tags of the messages.
 const DATA: i32 = 1;
 const LENGTH: i32 = 2;
+const END: i32 = 3;
 
 /// Shortest and longest pause between tests. A test without a pause would take its turn among busy threads each time.
 const SHORTEST: Duration = Duration::from_micros(30);
@@ -37,8 +40,13 @@ const GRACE: Duration = Duration::from_secs(5);
 /// This process as one of several.
 pub(crate) struct Session {
     universe: Universe,
+    rank: usize,
+    ranks: usize,
     early: EarlyEnd,
-    ranks: Option<Ranks>,
+    /// Whether another rank prints the error with which this one ends.
+    is_silent: bool,
+    /// Whether [`Session::ranks`] was called.
+    is_taken: bool,
 }
 
 impl Session {
@@ -63,24 +71,100 @@ impl Session {
             return Err(Error::parameter(OPTION, place.ranks, rule));
         }
         let rank = universe.world().rank() as usize;
-        let ranks = Ranks::new(Box::new(World { rank, ranks }))?;
-        Ok(Self { universe, early: ranks.early_end(), ranks: Some(ranks) })
+        let early = EarlyEnd::default();
+        Ok(Self { universe, rank, ranks, early, is_silent: false, is_taken: false })
+    }
+
+    fn world(&self) -> World {
+        World { rank: self.rank, ranks: self.ranks }
+    }
+
+    /// Returns the number of this rank.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Returns the number of ranks.
+    pub(super) fn count(&self) -> usize {
+        self.ranks
+    }
+
+    /// Returns whether another rank prints the error with which this one ends.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Returns this rank's value if all ranks have one. Of the ranks that have an error, the lowest prints it.
+    ///
+    /// # Errors
+    /// The error of this rank; [`Error::Unavailable`] that names the lowest rank with an error if this one has none.
+    pub(super) fn agree<T>(&mut self, own: Result<T>) -> Result<T> {
+        let number = if own.is_ok() { self.ranks } else { self.rank };
+        let failed = self.world().least(number as u64)? as usize;
+        if failed == self.ranks {
+            return own;
+        }
+        self.is_silent = failed != self.rank;
+        let why = "it ended early, and its own message says why".to_owned();
+        own.and(Err(Error::Unavailable { what: format!("rank {failed}"), why }))
+    }
+
+    /// Returns the bytes of rank 0 at all ranks; those of others are not used.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    pub(super) fn share(&mut self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let mut world = self.world();
+        let length = world.least(if self.rank == 0 { bytes.len() as u64 } else { u64::MAX })?;
+        let what = "the bytes that rank 0 shares";
+        if self.rank == 0 {
+            let to_others = (1..self.ranks).map(|to| Message::Send { to, bytes: &bytes });
+            world.transfer(to_others, DATA, what);
+        } else {
+            bytes = vec![0; length as usize];
+            let message = Message::Receive { from: 0, bytes: &mut bytes };
+            world.transfer(std::iter::once(message), DATA, what);
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the bytes of all ranks at rank 0, in ascending order; `None` at the others.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    pub(super) fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
+        self.world().gather(own)
+    }
+
+    /// Calls `work` as [`super::Group::until_all_end`] does.
+    pub(super) fn until_all_end<T>(
+        &mut self,
+        work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> (T, End),
+    ) -> T {
+        let ends = Mutex::new(Ends { world: self.world(), received: 0, early: None });
+        let is_early = || ends.lock().unwrap_or_else(PoisonError::into_inner).early().is_some();
+        let (done, end) = work(&is_early);
+        let mut ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ends.send(end);
+        ends.wait();
+        done
     }
 
     /// Returns the ranks, for the correlator.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] for a second correlator.
+    /// [`Error::Unavailable`] for a second correlator; as [`Ranks::new`].
     pub(crate) fn ranks(&mut self) -> Result<Ranks> {
-        let what = "MPI".to_owned();
-        let taken = || Error::Unavailable {
-            what,
-            why: "only one correlation of a run can be divided".to_owned(),
-        };
-        self.ranks.take().ok_or_else(taken)
+        if std::mem::replace(&mut self.is_taken, true) {
+            let why = "only one correlation of a run can be divided".to_owned();
+            return Err(Error::Unavailable { what: "MPI".to_owned(), why });
+        }
+        let ranks = Ranks::new(Box::new(self.world()))?;
+        self.early = ranks.early_end();
+        Ok(ranks)
     }
 
-    /// Returns the cause of an early end.
+    /// Returns the cause of an early end of the ranks.
     pub(crate) fn early_end(&self) -> EarlyEnd {
         self.early.clone()
     }
@@ -94,6 +178,51 @@ impl Session {
     /// Ends all processes, of which some may wait for this one.
     pub(crate) fn abort(&self, exit: Exit) -> ! {
         self.universe.world().abort(exit as i32)
+    }
+}
+
+/// Notices by which each rank learns that another has ended its share of the work, and how.
+struct Ends {
+    world: World,
+    received: usize,
+    /// First early end of another rank.
+    early: Option<End>,
+}
+
+impl Ends {
+    /// Sends a notice to all other ranks.
+    fn send(&mut self, end: End) {
+        let bytes = [end as u8];
+        let others = (0..self.world.ranks).filter(|to| *to != self.world.rank);
+        let messages = others.map(|to| Message::Send { to, bytes: &bytes });
+        self.world.transfer(messages, END, "the notice of its end");
+    }
+
+    /// Takes the notices that have arrived; returns the first early end of another rank. After the stop of one, this rank is asked
+    /// to stop, too.
+    fn early(&mut self) -> Option<End> {
+        let world = SimpleCommunicator::world();
+        while let Some((message, _)) = world.any_process().immediate_matched_probe_with_tag(END) {
+            let (end, _) = message.matched_receive::<u8>();
+            self.received += 1;
+            let end = End::of(end);
+            if end == End::Stopped {
+                interrupt::ask_to_stop();
+            }
+            if end != End::Done {
+                self.early.get_or_insert(end);
+            }
+        }
+        self.early
+    }
+
+    /// Waits for the notices of all other ranks.
+    fn wait(mut self) {
+        let world = World { ..self.world };
+        world.wait("the end of other ranks", || {
+            self.early();
+            self.received + 1 == self.world.ranks
+        });
     }
 }
 
@@ -224,7 +353,7 @@ impl Exchange for World {
     }
 
     fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
-        let what = "the gathering of visibilities";
+        let what = "the gathering at rank 0";
         if self.rank > 0 {
             let length = (own.len() as u64).to_ne_bytes();
             let send = |bytes| std::iter::once(Message::Send { to: 0, bytes });

@@ -1,28 +1,23 @@
 //! Search of several beams or antennas, whose candidates are joined into events.
 //!
-//! Invariant: every beam has the products of a search of it alone, whether beams are searched one after another or on several GPUs
-//! at the same time.
+//! Invariant: every beam has the products of a search of it alone, whether beams are searched one after another, on several GPUs at the
+//! same time, or by several processes.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::backend::Backend;
-use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::{FilterbankHeader, check_same_sampling};
 use sidereal::pipeline::Ending;
-use sidereal::pipeline::beams::{Detection, Pointing};
-use sidereal::single_pulse::Candidate;
+use sidereal::pipeline::beams::Pointing;
 use sidereal::{Error, Result};
 
-use super::report::{Found, LISTED};
+use super::report::LISTED;
+use super::searched::Searched;
 use crate::batch::of_one;
 use crate::common::{CommandLine, Common};
 use crate::events::{
@@ -31,9 +26,8 @@ use crate::events::{
 };
 use crate::flags;
 use crate::numbers::tidy;
-use crate::output::Folder;
 use crate::plots::{duration, plural};
-use crate::selection::{BeamDocument, check_files};
+use crate::selection::{BeamDocument, Recording, check_files};
 
 /// Flags that a search of one beam has unset, and options that it does not have.
 const FLAGS: [&str; 3] = ["beams", "antennas", "drop-interference"];
@@ -64,17 +58,28 @@ impl BeamArguments {
         events::pointing(self.beams, self.antennas)
     }
 
-    /// Checks the inputs; `is_resumed` states whether --resume is given.
+    /// Returns the number of antennas of the recording, each of which is a beam; `None` if each input is a beam.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for fewer than two, streams, a file given twice, and --resume.
-    pub(super) fn check(&self, inputs: &[PathBuf], is_resumed: bool) -> Result<()> {
-        check_files(self.option(), inputs)?;
-        if is_resumed {
-            let rule = format!("a search with {} keeps no checkpoint; --each does", self.option());
-            return Err(Error::parameter("--resume", "given", rule));
+    /// [`Error::Parameter`] for streams, a file given twice, and one file that has one beam; errors of opening it.
+    pub(super) fn antennas(&self, recording: &Recording) -> Result<Option<usize>> {
+        let inputs = &recording.inputs;
+        if inputs.len() > 1 || recording.is_pipe() {
+            return check_files(self.option(), inputs).map(|()| None);
         }
-        Ok(())
+        match recording.antennas()? {
+            0 | 1 => {
+                let rule = "it takes two or more, or one of voltages of several antennas (a file of a SIGPROC filterbank, PSRFITS or FBH5 \
+                            has one beam)";
+                Err(Error::parameter("INPUT", format!("one file with {}", self.option()), rule))
+            }
+            antennas => Ok(Some(antennas)),
+        }
+    }
+
+    /// Returns the settings of the events, by their options.
+    pub(super) fn settings(&self) -> [(&'static str, String); 3] {
+        self.join.settings()
     }
 
     fn option(&self) -> &'static str {
@@ -99,89 +104,6 @@ impl BeamArguments {
 /// Suffix of the folder's default name.
 pub(super) const SUFFIX: &str = "beams";
 
-/// Returns the backends on which beams are searched at the same time: each of several GPUs with its share of the threads, if there are
-/// as many beams; otherwise all together, which divide the trial DMs of each beam.
-pub(super) fn backends(backend: &Backend, beams: usize) -> Vec<Backend> {
-    let shares = backend.shares();
-    let count = shares.len();
-    if count == 1 || beams < count {
-        return vec![backend.clone()];
-    }
-    let threads = Threads::new((backend.threads() / count).max(1));
-    let alone = |share: Backend| match share {
-        Backend::Cuda(device, _) => Backend::Cuda(device.alone(), threads.clone()),
-        other => other,
-    };
-    shares.into_iter().map(alone).collect()
-}
-
-/// Searches all beams with `search`, on several backends at the same time, until one fails or the user asks to stop; returns those that
-/// were searched to their ends, with their indices, and why others were not.
-///
-/// # Errors
-/// That of a beam, if none was searched; [`Error::Io`] if what is left of one cannot be removed from `folder`.
-pub(super) fn search_all(
-    beams: &[Beam],
-    backends: &[Backend],
-    folder: &Folder,
-    search: impl Fn(usize, &Backend) -> Result<Found> + Sync,
-) -> Result<(Vec<(usize, Found)>, Ending)> {
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let done = Mutex::new(Vec::with_capacity(beams.len()));
-    let named = |error: Error, backend: &Backend| match backend {
-        Backend::Cuda(device, _) if backends.len() > 1 => error.on_device(device.ordinal()),
-        _ => error,
-    };
-    let work = |backend: &Backend| {
-        while !is_over.load(Ordering::Relaxed)
-            && let index = next.fetch_add(1, Ordering::Relaxed)
-            && index < beams.len()
-        {
-            let searched = search(index, backend).map_err(|error| named(error, backend));
-            if searched.is_err() {
-                is_over.store(true, Ordering::Relaxed);
-            }
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, searched));
-        }
-    };
-    match backends {
-        [only] => work(only),
-        several => thread::scope(|scope| {
-            let work = &work;
-            several.iter().for_each(|backend| drop(scope.spawn(move || work(backend))));
-        }),
-    }
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(index, _)| *index);
-    let (mut searched, mut ending) = (Vec::new(), Ending::Complete);
-    for (index, found) in done {
-        match found {
-            Ok(found) => {
-                if ending.is_complete() && !found.report.ending.is_complete() {
-                    ending = found.report.ending.clone();
-                }
-                searched.push((index, found));
-            }
-            Err(error) => {
-                // Only beams that were searched to their ends are joined.
-                remove_beam(&folder.file(&beams[index].folder))?;
-                if ending.is_read() {
-                    ending = Ending::after(error);
-                }
-            }
-        }
-    }
-    if searched.is_empty() { Err(ending.error()) } else { Ok((searched, ending)) }
-}
-
-/// Removes the folder of a beam, if there is one.
-fn remove_beam(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
-        _ => Ok(()),
-    }
-}
-
 /// Contents of summary.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document {
@@ -205,13 +127,26 @@ pub(crate) struct Document {
 }
 
 /// Beam to be searched.
+#[derive(Clone, Debug)]
 pub(super) struct Beam {
     pub(super) path: PathBuf,
+    /// Antenna of a recording of several, counted from 0; `None` if the recording is the beam.
+    pub(super) antenna: Option<usize>,
     /// Name of the folder of its products.
     pub(super) folder: String,
+    /// Header whose start is the recording's first sample.
     pub(super) header: FilterbankHeader,
     /// Trials that a search of it alone would have.
     pub(super) plan: DmPlan,
+}
+
+impl Beam {
+    /// Returns its name in messages.
+    pub(super) fn name(&self) -> String {
+        let antenna =
+            self.antenna.map_or_else(String::new, |antenna| format!(", antenna {antenna}"));
+        format!("{}{antenna}", self.path.display())
+    }
 }
 
 /// Beams whose candidates are joined.
@@ -233,7 +168,9 @@ impl Beams {
         dm_constant: f64,
     ) -> Result<Self> {
         // Products must not depend on the order of the inputs.
-        all.sort_by_key(|beam| (beam.header.beam.map(|beam| beam.number), beam.path.clone()));
+        all.sort_by_key(|beam| {
+            (beam.header.beam.map(|beam| beam.number), beam.path.clone(), beam.antenna)
+        });
         let first = &all[0].header;
         all.iter().try_for_each(|other| check_same_sampling(first, &other.header))?;
         let sampling = Sampling {
@@ -242,27 +179,32 @@ impl Beams {
             highest_hz: first.band.highest_hz(),
             dm_constant,
         };
-        let names: Vec<String> = all.iter().map(|beam| beam.path.display().to_string()).collect();
-        let directions = all.iter().map(|beam| direction(beam.header.ra_deg, beam.header.dec_deg));
+        let names: Vec<String> = all.iter().map(Beam::name).collect();
+        let directions = all.iter().map(|beam| match beam.antenna {
+            // The position in the header is one for all.
+            Some(_) => None,
+            None => direction(beam.header.ra_deg, beam.header.dec_deg),
+        });
         let beams = names.iter().map(String::as_str).zip(directions);
         let joiner = arguments.join.joiner(pointing, sampling, beams)?;
         Ok(Self { all, joiner })
     }
 
-    /// Joins the candidates of the beams that were searched, each with its index in [`Beams::all`].
+    /// Joins the candidates of the beams that were searched; `threshold_snr` is the lowest S/N of a candidate.
     pub(super) fn document(
         &self,
-        searched: &[(usize, Found)],
+        searched: &[Searched],
+        threshold_snr: f64,
         ending: &Ending,
     ) -> Result<Document> {
-        let indices: Vec<usize> = searched.iter().map(|(index, _)| *index).collect();
-        let beams = searched.iter().map(|(index, found)| candidates(found, &self.all[*index]));
+        let indices: Vec<usize> = searched.iter().map(|one| one.beam).collect();
+        let beams = searched.iter().map(|one| candidates(one, &self.all[one.beam]));
         let JoinedBeams { tstart_mjd, beams, dropped, events } =
             self.joiner.of(&indices).join(beams.collect())?;
         Ok(Document {
             inputs: self.joiner.inputs(),
             max_beams: self.joiner.max_beams(),
-            threshold_snr: searched[0].1.snr,
+            threshold_snr,
             tstart_mjd,
             beams,
             dropped,
@@ -274,47 +216,48 @@ impl Beams {
 }
 
 /// Returns the candidates of a beam.
-fn candidates(found: &Found, beam: &Beam) -> BeamCandidates {
-    let (header, report) = (&found.header, &found.report);
-    let detection = |one: &Candidate| {
-        let Candidate { time_s, dm, snr, width_s, .. } = *one;
-        Detection { beam: 0, time_s, dm, snr, width_s }
-    };
+fn candidates(searched: &Searched, beam: &Beam) -> BeamCandidates {
+    let header = &beam.header;
     BeamCandidates {
         beam: SearchedBeam {
             file: header.path.display().to_string(),
+            antenna: beam.antenna,
             folder: beam.folder.clone(),
             beam: header.beam.map(BeamDocument::from),
             ra_deg: header.ra_deg,
             dec_deg: header.dec_deg,
             tstart_mjd: Some(header.tstart_mjd).filter(|start| *start > 0.0),
-            data_s: tidy(report.data_s),
-            candidates: report.candidates.len(),
+            data_s: tidy(searched.data_s),
+            candidates: searched.candidates.len(),
         },
-        candidates: report.candidates.iter().map(detection).collect(),
+        candidates: searched.candidates.clone(),
     }
 }
 
 /// Returns the options of the run of one beam, as its product records them: those of a search of it alone.
-pub(super) fn of_beam(common: &Common, input: &Path) -> Common {
-    let mut command_line: CommandLine = of_one(&common.command_line, input);
+pub(super) fn of_beam(common: &Common, beam: &Beam) -> Common {
+    let mut command_line: CommandLine = of_one(&common.command_line, &beam.path);
     command_line.options.retain(|name, _| !OPTIONS.contains(&name.as_str()));
     for flag in FLAGS {
         command_line.options.insert(flag.to_owned(), false.into());
     }
     command_line.given.retain(|name| ![&OPTIONS[..], &FLAGS].concat().contains(&name.as_str()));
+    if let Some(antenna) = beam.antenna {
+        command_line.options.insert("antenna".to_owned(), antenna.into());
+        command_line.given.push("antenna".to_owned());
+    }
     Common { command_line, ..common.clone() }
 }
 
 /// Formats the lines printed at the end.
 pub(super) fn text(
     document: &Document,
-    searched: &[(usize, Found)],
+    searched: &[Searched],
     elapsed_s: f64,
     place: &Path,
 ) -> String {
-    let data_s: f64 = searched.iter().map(|(_, found)| found.report.data_s).sum();
-    let candidates: usize = searched.iter().map(|(_, found)| found.report.candidates.len()).sum();
+    let data_s: f64 = searched.iter().map(|one| one.data_s).sum();
+    let candidates: usize = searched.iter().map(|one| one.candidates.len()).sum();
     let mut text = format!(
         "Searched {} {}, {} of data, in {}: {}, {}.\n",
         searched.len(),

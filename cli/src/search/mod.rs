@@ -10,6 +10,8 @@ mod line;
 mod lines;
 mod pictures;
 mod report;
+mod searched;
+mod shares;
 mod shown;
 
 use std::fmt::Debug;
@@ -20,9 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use beams::{Beam, BeamArguments, Beams, of_beam, search_all};
+use beams::{Beam, BeamArguments, Beams, of_beam};
 use clap::Args;
 use files::{Journal, Spool};
+use searched::Searched;
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
@@ -51,13 +54,14 @@ use crate::dm_arguments::DmArguments;
 use crate::events::EVENTS;
 use crate::gaps::{self, Unsearched};
 use crate::interrupt::{self, Exit};
-use crate::output::{Contents, Destination, Folder};
+use crate::output::{CHECKPOINT, Contents, Destination, Folder, is_state};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
+use crate::ranks::{self, Group, Place};
 use crate::report::{NAME as REPORT, add_to as add_report};
-use crate::resume::{self, Identity, Resume, RunJournal};
+use crate::resume::{self, Identity, Resume, RunJournal, SavedCheckpoint};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
-use crate::say::{more, note, warning};
+use crate::say::{fault, more, note, warning};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::selection::Source;
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
@@ -228,12 +232,17 @@ pub(crate) fn writes(_: &Path, name: &str) -> bool {
 /// Suffix of the folder's default name.
 const SUFFIX: &str = "search";
 
-/// Runs the verb.
+/// Runs the verb, as one of several processes if mpirun has started them.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    if let Some(pointing) = arguments.beams.pointing() {
-        return run_beams(arguments, pointing, common);
+    let Some(pointing) = arguments.beams.pointing() else {
+        return arguments.batch.run(arguments, common);
+    };
+    match Place::of_environment() {
+        None => run_beams(arguments, pointing, &mut Group::alone(), common),
+        Some(place) => ranks::divided(place, common, |group, common| {
+            run_beams(arguments, pointing, group, common)
+        }),
     }
-    arguments.batch.run(arguments, common)
 }
 
 /// Searches one recording.
@@ -276,61 +285,170 @@ const BEAMS: Contents =
 
 fn writes_beams(folder: &Path, name: &str) -> bool {
     match name.split_once('/') {
-        Some((inner, rest)) => inner.ends_with(SUFFIX) && writes(&folder.join(inner), rest),
+        Some((inner, rest)) => {
+            inner.ends_with(SUFFIX) && (is_state(rest) || writes(&folder.join(inner), rest))
+        }
         None => ["summary.json", EVENTS, REPORT].contains(&name),
     }
 }
 
+/// Beams that are searched with one plan, and what every process needs for it.
+struct Planned {
+    beams: Beams,
+    backend: Backend,
+    /// Backends that search beams at the same time.
+    backends: Vec<Backend>,
+    /// Settings of the whole run, for --resume.
+    identity: Identity,
+}
+
 /// Searches several beams with one plan, and joins their candidates.
-fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Result<Exit> {
-    let recording = &arguments.recording;
-    arguments.beams.check(&recording.inputs, arguments.resume.is_given())?;
-    check_apart(&recording.inputs, |input| arguments.of_one(input).place())?;
-    let backend = common.backend_for(common::Work::on_trials(&recording.inputs), Gpus::Several)?;
-    let dm_constant = arguments.trials.dm_constant;
-    let mut all = Vec::with_capacity(recording.inputs.len());
-    for path in &recording.inputs {
-        let own = arguments.of_one(path);
-        let opened = own.recording.open(dm_constant, &backend)?;
-        let plan = arguments.options(&opened)?.plan;
-        let header = opened.source.header().clone();
-        let folder = own.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        all.push(Beam { path: path.clone(), folder, header, plan });
-    }
-    let beams = Beams::new(all, &arguments.beams, pointing, dm_constant)?;
-    let also = arguments.also();
-    let product = (beams::SUFFIX, BEAMS);
-    let folder = arguments.destination.begin(recording, &also, product, common)?;
-    let backends = beams::backends(&backend, beams.all.len());
+fn run_beams(
+    arguments: &Arguments,
+    pointing: Pointing,
+    group: &mut Group<'_>,
+    common: &Common,
+) -> Result<Exit> {
+    let planned = plan_beams(arguments, pointing, group, common);
+    let planned = group.agree(planned)?;
+    let folder = begin_beams(arguments, &planned.identity, group, common)?;
     let begun = Instant::now();
-    let search = |index: usize, backend: &Backend| {
+    let Planned { beams, backends, .. } = &planned;
+    let search = |index: usize, backend: &Backend, others_end: &(dyn Fn() -> bool + Sync)| {
         let beam = &beams.all[index];
         if !common.quiet {
-            note!("{} of {}: {}", index + 1, beams.all.len(), beam.path.display());
+            note!("{} of {}: {}", index + 1, beams.all.len(), beam.name());
         }
-        let own = of_beam(common, &beam.path);
+        let own = of_beam(common, beam);
         let own = Common {
             memory: own.memory.map(|bytes| bytes / backends.len() as u64),
             no_progress: own.no_progress || backends.len() > 1,
             ..own
         };
-        search_beam(beam, &beams.all[0].plan, backend, &folder, arguments, &own)
+        let beam =
+            BeamSearch { index, beam, plan: &beams.all[0].plan, folder: &folder, others_end };
+        beam.run(backend, arguments, &own)
     };
-    let (searched, ending) = search_all(&beams.all, &backends, &folder, search)?;
+    let done = shares::search_all(&beams.all, group, backends, &folder, search);
+    let exit = shares::exit(&done);
+    match shares::gather(group, done, &beams.all)? {
+        Some(done) => finish_beams(arguments, &planned, folder, done, begun, common),
+        None => Ok(exit),
+    }
+}
+
+/// Opens all beams, and checks every option before anything is written.
+fn plan_beams(
+    arguments: &Arguments,
+    pointing: Pointing,
+    group: &Group<'_>,
+    common: &Common,
+) -> Result<Planned> {
+    let recording = &arguments.recording;
+    let antennas = arguments.beams.antennas(recording)?;
+    check_apart(&recording.inputs, |input| arguments.of_one(input).place())?;
+    let backend = common.backend_for(common::Work::on_trials(&recording.inputs), Gpus::Several)?;
+    let dm_constant = arguments.trials.dm_constant;
+    let (mut all, mut options) = (Vec::new(), None);
+    for path in &recording.inputs {
+        // All antennas of a recording have one header.
+        let own = arguments.of_beam(path, antennas.map(|_| 0));
+        let opened = own.recording.open(dm_constant, &backend)?;
+        let own = arguments.options(&opened)?;
+        let header = from_first_row(&opened);
+        for antenna in antennas.map_or(vec![None], |count| (0..count).map(Some).collect()) {
+            let folder = arguments.of_beam(path, antenna).place();
+            let folder = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let (path, header, plan) = (path.clone(), header.clone(), own.plan.clone());
+            all.push(Beam { path, antenna, folder, header, plan });
+        }
+        options.get_or_insert(own);
+    }
+    if all.len() < group.count() {
+        let rule =
+            format!("the search has {} beams, and every rank searches at least one", all.len());
+        return Err(Error::parameter(ranks::OPTION, group.count(), rule));
+    }
+    let beams = Beams::new(all, &arguments.beams, pointing, dm_constant)?;
+    let backends = shares::backends(&backend, beams.all.len());
+    let plan = beams.all[0].plan.clone();
+    let options = options.map(|own| SearchOptions { plan: plan.clone(), ..own });
+    let options = options.unwrap_or_else(|| SearchOptions::new(plan));
+    let identity = arguments.identity_of_beams(pointing, &options, &backends[0])?;
+    Ok(Planned { beams, backend, backends, identity })
+}
+
+/// Begins the folder of all beams at rank 0, or continues that of an interrupted run; other ranks fill the same folder.
+fn begin_beams(
+    arguments: &Arguments,
+    identity: &Identity,
+    group: &mut Group<'_>,
+    common: &Common,
+) -> Result<Folder> {
+    let (recording, destination) = (&arguments.recording, &arguments.destination);
+    let begin = || -> Result<Folder> {
+        let also = arguments.also();
+        let product = (beams::SUFFIX, BEAMS);
+        let (folder, is_resumed) = arguments.resume.begin(
+            &recording.files(),
+            || destination.resume(recording, &also, product, common),
+            || destination.begin(recording, &also, product, common),
+            common,
+        )?;
+        let mut keeper = RunJournal::new(folder.file(""), identity.clone());
+        if is_resumed {
+            keeper.resume(folder.place())?;
+        }
+        keeper.checkpoint(&[])?;
+        Ok(folder)
+    };
+    let own = if group.rank() == 0 { begin().map(Some) } else { Ok(None) };
+    let own = group.agree(own)?;
+    let name = own.as_ref().map(|folder| folder.file("."));
+    let name = name.as_deref().and_then(Path::file_name).unwrap_or_default();
+    let name = group.share(name.to_string_lossy().into_owned().into_bytes())?;
+    let place = destination.place(recording, beams::SUFFIX);
+    let other = || {
+        let temporary = place.with_file_name(String::from_utf8_lossy(&name).as_ref());
+        Folder::of_other(&place, temporary)
+    };
+    Ok(own.unwrap_or_else(other))
+}
+
+/// Joins the candidates of the beams that were searched, and writes the product of all beams.
+fn finish_beams(
+    arguments: &Arguments,
+    planned: &Planned,
+    folder: Folder,
+    done: Vec<shares::Done>,
+    begun: Instant,
+    common: &Common,
+) -> Result<Exit> {
+    let (beams, recording) = (&planned.beams, &arguments.recording);
+    let (searched, ending) = shares::settled(done);
+    if searched.is_empty() {
+        return without_beams(beams, folder, ending);
+    }
     let elapsed_s = begun.elapsed().as_secs_f64();
     if !ending.is_read() {
         interrupt::finishing();
     }
-    let document = beams.document(&searched, &ending)?;
-    let data_s = searched.iter().map(|(_, found)| found.report.data_s).sum();
-    let run = Run::new(common).on(&backend).took(elapsed_s, data_s);
-    let inputs = [recording.files(), also].concat();
+    let document = beams.document(&searched, arguments.detection.snr, &ending)?;
+    let data_s = searched.iter().map(|one| one.data_s).sum();
+    let run = Run::new(common).on(&planned.backend).took(elapsed_s, data_s);
+    let inputs = [recording.files(), arguments.also()].concat();
     let made = Made { provenance: Provenance::new(common, &inputs)?, run };
     let place = folder.place().to_path_buf();
     let text = beams::text(&document, &searched, elapsed_s, &place);
     beams::write_events(&folder.file(EVENTS), &document)?;
     let document = made.product("search-beams", document);
     json::write(&folder.file("summary.json"), &document)?;
+    if ending.is_read() {
+        for beam in &beams.all {
+            resume::clear(&folder.file(&beam.folder))?;
+        }
+        resume::clear(&folder.file(""))?;
+    }
     let products = &arguments.products;
     if !products.no_plots && !products.png {
         let title = place.file_name().unwrap_or_default().to_string_lossy();
@@ -345,28 +463,69 @@ fn run_beams(arguments: &Arguments, pointing: Pointing, common: &Common) -> Resu
     Ok(errors::ended(&ending, &place))
 }
 
-/// Searches a beam with the trials of all beams, and writes its folder within `folder`.
+/// Ends a run that has searched no beam to its end; its folder stays for --resume if a search can be continued.
 ///
 /// # Errors
-/// What ended the search before the recording, or kept it from beginning.
-fn search_beam(
-    beam: &Beam,
-    plan: &DmPlan,
-    backend: &Backend,
-    folder: &Folder,
-    arguments: &Arguments,
-    common: &Common,
-) -> Result<Found> {
-    let own = arguments.of_one(&beam.path);
-    let mut work = Work::on(backend.clone(), &own, common)?;
-    // The default trials depend on the telescope that a header names.
-    work.options.plan = plan.clone();
-    let mut found = work.search(folder, Keep::Nothing)?;
-    if !found.report.ending.is_read() {
-        return Err(found.report.ending.error());
+/// What ended the search.
+fn without_beams(beams: &Beams, folder: Folder, ending: Ending) -> Result<Exit> {
+    let has_checkpoint = |beam: &Beam| folder.file(&beam.folder).join(CHECKPOINT).exists();
+    if !beams.all.iter().any(has_checkpoint) {
+        resume::clear(&folder.file(""))?;
+        return Err(ending.error());
     }
-    work.write(&folder.inner(&beam.folder)?, &mut found)?;
-    Ok(found)
+    drop(folder);
+    match ending {
+        Ending::Stopped => {
+            fault!("stopped on request; --resume continues from there.");
+            Ok(Exit::Interrupted)
+        }
+        failed => Err(failed.error()),
+    }
+}
+
+/// Search of one of several beams, with the trials of all.
+struct BeamSearch<'a> {
+    /// Number of the beam.
+    index: usize,
+    beam: &'a Beam,
+    plan: &'a DmPlan,
+    /// Folder of all beams.
+    folder: &'a Folder,
+    /// Returns whether another process ended early, and asks this one to stop if the other was.
+    others_end: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl BeamSearch<'_> {
+    /// Searches the beam and writes its folder, or continues what an interrupted run has left in it.
+    ///
+    /// # Errors
+    /// What ended the search before the recording, or kept it from beginning.
+    fn run(&self, backend: &Backend, arguments: &Arguments, common: &Common) -> Result<Searched> {
+        let own = arguments.of_beam(&self.beam.path, self.beam.antenna);
+        let mut work = Work::on(backend.clone(), &own, common)?;
+        // The default trials depend on the telescope that a header names.
+        work.options.plan = self.plan.clone();
+        work.others_end = self.others_end;
+        let folder = self.folder.inner(&self.beam.folder)?;
+        let identity = work.identity()?;
+        let left = SavedCheckpoint::with_journal(&folder.file(""), &identity, folder.place())?;
+        if let Some((_, left)) = &left
+            && let Some(searched) = Searched::of_state(&folder.file(""), self.index, left.state())?
+        {
+            return Ok(searched);
+        }
+        let keep = if left.is_some() { Keep::Resumed } else { Keep::Anew };
+        let mut found = work.search(&folder, keep)?;
+        if !found.report.ending.is_read() {
+            return Err(found.report.ending.error());
+        }
+        work.write_files(&folder, &mut found)?;
+        let searched = Searched::new(self.index, &found);
+        if found.report.ending.is_read() {
+            RunJournal::new(folder.file(""), identity).checkpoint(&searched.state())?;
+        }
+        Ok(searched)
+    }
 }
 
 /// Options of what a live search does with its candidates, beside writing lists.
@@ -661,6 +820,15 @@ fn search_options(
     Ok(options)
 }
 
+/// Returns the header of the rows with the start of the recording's first sample.
+fn from_first_row(opened: &Opened) -> FilterbankHeader {
+    let mut header = opened.source.header().clone();
+    if header.tstart_mjd > 0.0 {
+        header.tstart_mjd -= opened.delay_s() / SECONDS_PER_DAY;
+    }
+    header
+}
+
 /// One search with its options.
 struct Work<'a> {
     arguments: &'a Arguments,
@@ -672,6 +840,8 @@ struct Work<'a> {
     options: SearchOptions,
     dut1: Dut1,
     spooled: bool,
+    /// Returns whether another process of the run ended early, and asks this one to stop if the other was.
+    others_end: &'a (dyn Fn() -> bool + Sync),
     /// Lines of candidates of a live search.
     lines: Option<lines::Lines>,
     /// Tap of the voltages of a live stream.
@@ -701,7 +871,7 @@ impl<'a> Work<'a> {
         let wrap = &mut Ok;
         let dm_constant = arguments.trials.dm_constant;
         let opened = arguments.recording.open_through(dm_constant, &backend, wrap)?;
-        let mut header = opened.source.header().clone();
+        let header = from_first_row(&opened);
         let mut options = search_options(arguments, &opened, &backend)?;
         options.memory = common.memory;
         if !arguments.products.no_plots || arguments.products.fetch {
@@ -709,10 +879,6 @@ impl<'a> Work<'a> {
             options.removals_bytes = part.min(REMOVALS_BYTES) as usize;
         }
         arguments.recording.warn(opened.source.rows(), common);
-        let delay_s = opened.delay_s();
-        if header.tstart_mjd > 0.0 {
-            header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
-        }
         let dut1 = arguments.orientation.dut1(None)?;
         if report::place(&header).is_some() {
             let day = header.tstart_mjd.floor();
@@ -731,6 +897,7 @@ impl<'a> Work<'a> {
             options,
             dut1,
             spooled,
+            others_end: &|| false,
             lines,
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             tap,
@@ -809,6 +976,7 @@ impl<'a> Work<'a> {
         let progress =
             Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
         progress.doing("Searching");
+        let others_end = self.others_end;
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         let mut reporter =
             recording_is_live(self.arguments).then(|| behind::Reporter::new(self.common));
@@ -819,6 +987,7 @@ impl<'a> Work<'a> {
             if let Some(reporter) = &mut reporter {
                 reporter.look();
             }
+            others_end();
             !interrupt::requested()
         };
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
@@ -900,19 +1069,7 @@ impl<'a> Work<'a> {
         folder: &Folder,
         is_resumed: bool,
     ) -> Result<(RunJournal, Option<Checkpoint>)> {
-        let (recording, options) = (&self.arguments.recording, &self.options);
-        let own: [(&str, &dyn Debug); 7] = [
-            ("--snr", &options.snr),
-            ("--max-width", &options.max_width_s),
-            ("--baseline", &options.baseline_s),
-            ("--max-wait", &options.max_wait_s),
-            ("--min-band", &options.min_band),
-            ("--list-absorbed", &options.list_absorbed),
-            ("--max-per-minute", &options.max_per_minute),
-        ];
-        let run =
-            Identity::new("search", &self.inputs(), &own, &self.backend)?.with(recording, options);
-        let mut keeper = RunJournal::new(folder.file(""), run);
+        let mut keeper = RunJournal::new(folder.file(""), self.identity()?);
         if !is_resumed {
             return Ok((keeper, None));
         }
@@ -923,6 +1080,14 @@ impl<'a> Work<'a> {
         let checkpoint = Checkpoint::from_bytes(left.state())?;
         resume::tell(checkpoint.times, self.common);
         Ok((keeper, Some(checkpoint)))
+    }
+
+    /// Returns the settings on which the candidates depend.
+    fn identity(&self) -> Result<Identity> {
+        let options = &self.options;
+        let own = settings(options);
+        let identity = Identity::new("search", &self.inputs(), &own, &self.backend)?;
+        Ok(identity.with(&self.arguments.recording, options))
     }
 
     /// Returns every input file.
@@ -978,9 +1143,17 @@ impl<'a> Work<'a> {
         gaps::warn_of_unsearched(&unsearched, quiet);
     }
 
-    /// Writes all files except the folder's final name. Lists come first; an error that ends the plots becomes the
-    /// search's ending.
+    /// Writes all files except the folder's final name, and removes what --resume needs unless a later run can continue this one.
     fn write(&self, folder: &Folder, found: &mut Found) -> Result<()> {
+        self.write_files(folder, found)?;
+        if found.report.ending.is_read() || !self.has_checkpoints() {
+            return resume::clear(&folder.file(""));
+        }
+        resume::mark(&folder.file(""))
+    }
+
+    /// Writes all files of the product. Lists come first; an error that ends the plots becomes the search's ending.
+    fn write_files(&self, folder: &Folder, found: &mut Found) -> Result<()> {
         if !found.report.ending.is_read() {
             interrupt::finishing();
         }
@@ -1003,10 +1176,7 @@ impl<'a> Work<'a> {
                 self.remove_spool(folder)?;
             }
         }
-        if found.report.ending.is_read() || !self.has_checkpoints() {
-            return resume::clear(&folder.file(""));
-        }
-        resume::mark(&folder.file(""))
+        Ok(())
     }
 
     fn write_summary(&self, folder: &Folder, found: &Found) -> Result<()> {
@@ -1041,6 +1211,19 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the settings of the detection, by their options.
+fn settings(options: &SearchOptions) -> [(&'static str, &dyn Debug); 7] {
+    [
+        ("--snr", &options.snr),
+        ("--max-width", &options.max_width_s),
+        ("--baseline", &options.baseline_s),
+        ("--max-wait", &options.max_wait_s),
+        ("--min-band", &options.min_band),
+        ("--list-absorbed", &options.list_absorbed),
+        ("--max-per-minute", &options.max_per_minute),
+    ]
 }
 
 /// Returns whether mitigation changed any row.
@@ -1104,6 +1287,44 @@ impl PerInput for Arguments {
 }
 
 impl Arguments {
+    /// Returns whether several processes can divide the work.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.beams.pointing().is_some()
+    }
+
+    /// Returns the options of the search of a beam: an input, or one of its antennas.
+    fn of_beam(&self, input: &Path, antenna: Option<usize>) -> Self {
+        let Some(antenna) = antenna else { return self.of_one(input) };
+        let recording = self.recording.of_one(input).of_antenna(antenna);
+        let suffix = format!("antenna{antenna}_{SUFFIX}");
+        let destination = self.destination.of_each(&recording, &suffix);
+        Self { recording, destination, ..self.clone() }
+    }
+
+    /// Returns the settings of a search of several beams, on which all of its files depend.
+    fn identity_of_beams(
+        &self,
+        pointing: Pointing,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Identity> {
+        let Products { no_plots, png, max_plots, fetch, singlepulse, list_absorbed: _ } =
+            &self.products;
+        let mut own: Vec<(&str, &dyn Debug)> = vec![
+            ("beams", &pointing),
+            ("--no-plots", no_plots),
+            ("--png", png),
+            ("--max-plots", max_plots),
+            ("--fetch", fetch),
+            ("--singlepulse", singlepulse),
+        ];
+        let joining = self.beams.settings();
+        own.extend(joining.iter().map(|(name, value)| (*name, value as &dyn Debug)));
+        own.extend(settings(options));
+        let inputs = [self.recording.files(), self.also()].concat();
+        Ok(Identity::new("search of beams", &inputs, &own, backend)?.with(&self.recording, options))
+    }
+
     /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
         let mut also = self.selection.files(&self.trials);
