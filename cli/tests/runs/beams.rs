@@ -167,13 +167,14 @@ fn beams_that_cannot_be_joined_are_refused() {
     fs::create_dir(path.join("sub")).unwrap();
     fs::copy(path.join("a.fil"), path.join("sub/a.fil")).unwrap();
     for (words, expected, told) in [
-        ("search a.fil --beams", 2, &["INPUT", "two or more"][..]),
+        ("search a.fil --beams", 2, &["INPUT", "two or more", "FBH5 has one beam"][..]),
+        ("search - --beams", 2, &["--beams", "for files"]),
         ("search a.fil ./a.fil --beams", 2, &["a.fil twice", "--beams takes each file once"]),
         ("search a.fil - --antennas", 2, &["--antennas", "for files"]),
         ("search a.fil sub/a.fil --beams", 2, &["would both be written there"]),
         ("search a.fil fine.fil --beams", 3, &["fine.fil: sampling time", "as in a.fil"]),
         ("search a.fil moved.fil --beams", 3, &["moved.fil: frequency of channel", "as in a.fil"]),
-        ("search a.fil c.fil --beams --resume", 2, &["--resume", "--each does"]),
+        ("search a.fil - --beams --resume", 2, &["--beams", "for files"]),
         ("search a.fil c.fil --beams --max-beams 0", 2, &["--max-beams"]),
         ("search a.fil c.fil --beams --adjacent 0", 2, &["--adjacent"]),
         ("search a.fil c.fil --beams --snr 0", 2, &["--snr"]),
@@ -308,6 +309,53 @@ fn merged_searches_of_one_time_have_the_events_of_a_search_of_beams() {
         ("merge b0_search b1_search --beams --adjacent 400", 2, &["at most 180"]),
     ] {
         fails(&sidereal(path, &format!("{words} -o none")), expected, parts);
+        assert!(!path.join("none").exists());
+    }
+}
+
+#[test]
+fn the_antennas_of_one_recording_are_searched_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path();
+    done(
+        path,
+        "simulate voltages v.raw -q --freq 150 --bandwidth 1 --coarse-channels 4 --duration 1.5 --seed 3 --antennas 3 \
+         --pulse dm=20,time=0.3,width=0.002,snr=40",
+    );
+    let options = "--channels 16 --integrate 4 --dm-max 40 --snr 8 --no-plots --reproducible";
+    let told = json(path, &format!("search v.raw --antennas {options} -o found"));
+    let beams = told["beams"].as_array().unwrap();
+    assert_eq!(beams.len(), 3);
+    for (antenna, beam) in beams.iter().enumerate() {
+        assert_eq!((&beam["file"], &beam["antenna"]), (&"v.raw".into(), &antenna.into()));
+        assert_eq!(beam["folder"], format!("v_antenna{antenna}_search"));
+        done(path, &format!("search v.raw --antenna {antenna} {options} -q -o alone{antenna}"));
+        let read = |folder: &str| fs::read_to_string(path.join(folder)).unwrap();
+        let list = read(&format!("alone{antenna}/candidates.csv"));
+        assert_eq!(read(&format!("found/v_antenna{antenna}_search/candidates.csv")), list);
+        let summary = |folder: &str| document(path, &format!("{folder}/summary.json"));
+        let mut own = summary(&format!("found/v_antenna{antenna}_search"));
+        let mut alone = summary(&format!("alone{antenna}"));
+        for product in [&mut own, &mut alone] {
+            // The order of the options that were given.
+            let given = product["provenance"]["given"].as_array_mut().unwrap();
+            given.sort_by_key(ToString::to_string);
+        }
+        assert_eq!(own, alone);
+    }
+    let best = &told["events"][0];
+    assert_eq!((&best["origin"], &best["in_beams"]), (&"source".into(), &3.into()), "{best}");
+    assert!((best["time_s"].as_f64().unwrap() - 0.3).abs() < 5e-3, "{best}");
+    done(path, "rerun found/v_antenna1_search -o again --reproducible -q");
+    for (words, parts) in [
+        ("--antennas --antenna 1", &["one file with --antennas", "two or more"][..]),
+        ("--beams --adjacent 1", &["v.raw, antenna 0", "position"]),
+    ] {
+        let output = sidereal(path, &format!("search v.raw {words} {options} -o none"));
+        assert!(!output.status.success());
+        for part in parts {
+            assert!(stderr(&output).contains(part), "{}", stderr(&output));
+        }
         assert!(!path.join("none").exists());
     }
 }

@@ -126,6 +126,125 @@ fn a_search_that_is_killed_or_stopped_is_continued() {
     fails(&other, 2, &["input a.fil of", "bytes"]);
 }
 
+const BEAMS: &str = "search a.fil b.fil c.fil --beams --reproducible --device cpu --snr 5.5 --dm-max 200 --max-plots 2";
+
+/// Three recordings as that of [`recording`], with noise of their own.
+fn beams() -> TempDir {
+    let home = recording();
+    for (name, seed) in [("b", 6), ("c", 7)] {
+        let words = format!(
+            "simulate burst {name}.fil -q --fch1 1500 --foff -8 --channels 32 --tsamp 1e-3 --duration 40 --seed {seed} \
+             --burst dm=60,time=1.5,width=0.004,snr=25 --burst dm=90,time=31,width=0.008,snr=30"
+        );
+        done(home.path(), &words);
+    }
+    home
+}
+
+/// Folders of beams in two products, and their own files, are the same.
+fn same_beams(folder: &Path, one: &str, other: &str) {
+    let names = entries(&folder.join(one));
+    assert_eq!(names, entries(&folder.join(other)));
+    for name in names {
+        let of = |product: &str| format!("{product}/{name}");
+        if folder.join(of(one)).is_dir() {
+            same(folder, &of(one), &of(other));
+        } else if name.ends_with(".json") {
+            assert_eq!(document(folder, &of(one)), document(folder, &of(other)));
+        } else {
+            let read = |product: &str| fs::read(folder.join(of(product))).unwrap();
+            assert!(read(one) == read(other), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_search_of_beams_that_is_killed_or_stopped_is_continued() {
+    let home = beams();
+    let folder = home.path();
+    done(folder, &format!("{BEAMS} -o whole"));
+    for (index, kind) in [Signal::KILL, Signal::INT, Signal::KILL].into_iter().enumerate() {
+        let out = format!("out{index}");
+        // Within the first beam nothing can be joined.
+        let within = if index == 2 { "a_search" } else { "b_search" };
+        let mut child = start(folder, &format!("{BEAMS} -o {out} --gulp 8"));
+        assert!(
+            waits_for(&mut child, folder, &format!("{within}/journal"), 1),
+            "{}",
+            stderr(&child.wait_with_output().unwrap())
+        );
+        signal(&child, kind);
+        let ended = child.wait_with_output().unwrap();
+        let left = if kind == Signal::KILL {
+            assert!(!folder.join(&out).exists());
+            unfinished(folder).unwrap()
+        } else {
+            assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+            let summary = document(&folder.join(&out), "summary.json");
+            assert_eq!(
+                (&summary["complete"], &summary["reason"]),
+                (&false.into(), &"stopped on request".into())
+            );
+            assert_eq!(summary["beams"].as_array().unwrap().len(), 1);
+            assert!(!folder.join(&out).join("c_search").exists());
+            folder.join(&out)
+        };
+        assert!(!left.join("b_search/summary.json").exists());
+        let written = |left: &Path| {
+            fs::metadata(left.join("a_search/candidates.csv"))
+                .ok()
+                .map(|found| found.modified().unwrap())
+        };
+        let before = written(&left);
+        for (option, said) in [
+            ("--max-beams 1", "--max-beams None, not Some(1)"),
+            ("--zero-dm", "--zero-dm false, not true"),
+            ("--fetch", "--fetch"),
+        ] {
+            let other = sidereal(folder, &format!("{BEAMS} {option} -o {out} --resume"));
+            fails(&other, 2, &[said, "only with the same options"]);
+        }
+        let other = sidereal(folder, &format!("{} -o {out} --resume", BEAMS.replace(" c.fil", "")));
+        fails(&other, 2, &["input c.fil"]);
+        let resumed = sidereal(folder, &format!("{BEAMS} -o {out} --resume"));
+        assert!(resumed.status.success(), "{}", stderr(&resumed));
+        assert!(
+            stderr(&resumed).contains("continues an interrupted run of which"),
+            "{}",
+            stderr(&resumed)
+        );
+        same_beams(folder, &out, "whole");
+        // A beam that was complete is not searched again.
+        if before.is_some() {
+            assert_eq!(written(&folder.join(&out)), before);
+        }
+        assert_eq!(unfinished(folder), None);
+        let complete = sidereal(folder, &format!("{BEAMS} -o {out} --resume"));
+        fails(&complete, 2, &["--resume"]);
+    }
+}
+
+#[test]
+fn a_search_that_is_stopped_within_the_first_beam_is_kept_for_a_later_run() {
+    let home = beams();
+    let folder = home.path();
+    let mut child = start(folder, &format!("{BEAMS} -o out --gulp 8"));
+    assert!(waits_for(&mut child, folder, "a_search/journal", 1));
+    signal(&child, Signal::TERM);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+    assert!(stderr(&ended).contains("--resume continues from there"), "{}", stderr(&ended));
+    assert!(!folder.join("out").exists() && unfinished(folder).is_some());
+    done(folder, &format!("{BEAMS} -o out --resume"));
+    done(folder, &format!("{BEAMS} -o whole"));
+    same_beams(folder, "out", "whole");
+    // An error before any checkpoint leaves nothing.
+    let whole = fs::read(folder.join("a.fil")).unwrap();
+    fs::write(folder.join("a.fil"), &whole[..60]).unwrap();
+    fails(&sidereal(folder, &format!("{BEAMS} -o none")), 3, &["a.fil"]);
+    assert_eq!(unfinished(folder), None);
+}
+
 #[test]
 fn a_dedispersion_that_is_killed_or_stopped_is_continued() {
     let home = recording();
