@@ -178,6 +178,14 @@ impl Verb {
         }
     }
 
+    /// Returns the name of the verb for the error that it does not divide its work.
+    fn undivided_name<'a>(&self, common: &'a Common) -> &'a str {
+        match self {
+            Self::Search(_) => "search without --beams or --antennas",
+            _ => &common.command_line.verb,
+        }
+    }
+
     /// Returns whether several processes can divide the work.
     fn is_divided(&self) -> bool {
         match self {
@@ -295,7 +303,7 @@ fn run_verb(arguments: &Arguments) -> Result<Exit> {
         && !arguments.verb.is_divided()
     {
         return match place.rank {
-            0 => Err(place.alone(&common.command_line.verb)),
+            0 => Err(place.alone(arguments.verb.undivided_name(common))),
             _ => Ok(Exit::WrongUse),
         };
     }

@@ -1,4 +1,4 @@
-"""Correlations that mpirun divides among processes: the file of one process, and runs that end early."""
+"""Correlations and searches of beams that mpirun divides among processes: the files of one process, and runs that end early."""
 
 import json
 import os
@@ -165,6 +165,151 @@ def test_wrong_use_is_reported_once(small):
     folder, names = small
     code, output = Job(folder, 3, *correlation("array/missing/a.uvh5", names)).wait()
     assert code != 0 and output.count("sidereal:") == 1, output
+
+
+def beam_search(name, beams, *options):
+    """The words of a search of the beams in the folder."""
+    return ["search", *beams, "-o", name, "--reproducible", "--device", "cpu", "--snr", 5.5, "--dm-max", 200, "--max-plots", 1, *options]
+
+
+@pytest.fixture(scope="module")
+def sky(tmp_path_factory):
+    """Five beams: a pulse in all of them, and one in the first two."""
+    folder = tmp_path_factory.mktemp("sky")
+    beams = [f"b{number}.fil" for number in range(5)]
+    for number, name in enumerate(beams):
+        words = ["simulate", "burst", name, "-q", "--fch1", 1500, "--foff", -8, "--channels", 32, "--tsamp", 1e-3, "--duration", 40]
+        words += ["--seed", number + 1, "--burst", "dm=60,time=1.5,width=0.004,snr=25"]
+        words += ["--burst", "dm=90,time=31,width=0.008,snr=20"] if number < 2 else []
+        subprocess.run([str(word) for word in [PROGRAM, *words]], cwd=folder, check=True, timeout=120)
+    alone(folder, "one/found", beams)
+    return folder, beams
+
+
+def alone(folder, name, beams, *options):
+    words = [str(word) for word in [PROGRAM, *beam_search(name, beams, "--beams", *options)]]
+    subprocess.run(words, cwd=folder, check=True, timeout=120, capture_output=True)
+
+
+def files(folder):
+    """The contents of all files of a product."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def same(folder, name):
+    one, other = files(folder / "one/found"), files(folder / name)
+    assert one.keys() == other.keys()
+    assert [name for name in one if one[name] != other[name]] == []
+
+
+def left_by(folder, name):
+    """The hidden folder of a killed run."""
+    return next((folder / name).parent.glob(".found.unfinished-*"))
+
+
+def searching(job, folder, name, beam, rank):
+    """Waits until a beam has a candidate; returns the process number of a rank."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert job.process.poll() is None, job.log.read_text()
+        started = list((folder / name).parent.glob(f".found.unfinished-*/{beam}_search/journal"))
+        found = job.process_of(rank)
+        if found and any(path.stat().st_size > 0 for path in started):
+            return found
+        time.sleep(0.002)
+    pytest.fail(f"it found nothing within a minute\n{job.log.read_text()}")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 5])
+def test_ranks_write_the_beams_and_events_of_one_process(sky, ranks):
+    folder, beams = sky
+    code, output = Job(folder, ranks, *beam_search(f"ranks{ranks}/found", beams, "--beams")).wait()
+    assert code == 0, output
+    # Rank 0 alone prints the events, and each rank its beams.
+    assert output.count("Searched 5 beams") == 1 and output.count(" of 5: b") == 5, output
+    same(folder, f"ranks{ranks}/found")
+
+
+def test_ranks_write_the_events_of_antennas(sky):
+    folder, beams = sky
+    code, output = Job(folder, 2, *beam_search("alike/found", beams[:3], "--antennas", "--no-plots")).wait()
+    assert code == 0, output
+    events = json.loads((folder / "alike/found/summary.json").read_text())["events"]
+    assert events[0]["origin"] == "source" and events[0]["in_beams"] == 3
+
+
+@pytest.mark.parametrize("resumed_by", [1, 3])
+def test_a_killed_rank_ends_the_search_which_is_resumed(sky, resumed_by):
+    folder, beams = sky
+    name = f"killed{resumed_by}/found"
+    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
+    os.kill(searching(job, folder, name, "b3", 1), signal.SIGKILL)
+    code, output = job.wait(30)
+    assert code != 0 and "rank 1" in output, output
+    assert not (folder / name).exists()
+    assert (left_by(folder, name) / "b1_search/candidates.csv").exists()
+    if resumed_by == 1:
+        alone(folder, name, beams, "--resume")
+    else:
+        code, output = Job(folder, resumed_by, *beam_search(name, beams, "--beams", "--resume")).wait()
+        assert code == 0, output
+    same(folder, name)
+
+
+def test_a_rank_that_is_stopped_stops_the_search_of_all_beams(sky):
+    folder, beams = sky
+    name = "stopped/found"
+    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
+    os.kill(searching(job, folder, name, "b3", 1), signal.SIGTERM)
+    code, output = job.wait(30)
+    assert code != 0, output
+    assert output.count("stopped on request; what was found was kept in stopped/found") == 1, output
+    document = json.loads((folder / name / "summary.json").read_text())
+    assert not document["complete"] and document["reason"] == "stopped on request"
+    searched = [beam["file"] for beam in document["beams"]]
+    assert "b1.fil" in searched and "b3.fil" not in searched and "b4.fil" not in searched, searched
+    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume")).wait()
+    assert code == 0, output
+    same(folder, name)
+
+
+def test_a_rank_that_fails_is_named_and_what_others_found_is_kept(sky):
+    folder, beams = sky
+    name = "failed/found"
+    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
+    os.kill(searching(job, folder, name, "b1", 1), signal.SIGKILL)
+    assert job.wait(30)[0] != 0
+    # A file in the place of a folder.
+    left = left_by(folder, name) / "b1_search"
+    shutil.rmtree(left)
+    left.write_text("")
+    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume")).wait()
+    assert code != 0 and output.count("rank 1, b1.fil: failed/found/b1_search") == 1, output
+    document = json.loads((folder / name / "summary.json").read_text())
+    assert not document["complete"] and document["reason"].startswith("rank 1, b1.fil: "), document["reason"]
+    searched = [beam["file"] for beam in document["beams"]]
+    # Rank 0 has its first beam, and goes on with no other.
+    assert searched and set(searched) <= {"b0.fil", "b2.fil", "b4.fil"}, searched
+    assert "What was found before is in failed/found, marked as not complete." in output, output
+
+
+def test_more_ranks_than_beams_are_an_error(sky):
+    folder, beams = sky
+    code, output = Job(folder, 6, *beam_search("many/found", beams, "--beams")).wait()
+    assert code != 0 and "is 6" in output and "5 beams" in output, output
+    assert output.count("5 beams") == 1 and not (folder / "many").exists(), output
+
+
+def test_an_existing_product_of_beams_is_reported_once(sky):
+    folder, beams = sky
+    code, output = Job(folder, 3, *beam_search("one/found", beams, "--beams")).wait()
+    assert code != 0 and output.count("sidereal:") == 1 and "--overwrite" in output, output
+
+
+def test_a_search_of_one_recording_does_not_run_several_times(sky):
+    folder, beams = sky
+    code, output = Job(folder, 2, *beam_search("single", beams[:1])).wait()
+    assert code != 0 and output.count("search without --beams or --antennas does not divide its work") == 1, output
 
 
 def test_other_verbs_do_not_run_several_times(small):

@@ -6,8 +6,7 @@ mod place;
 #[cfg(feature = "mpi")]
 mod session;
 #[cfg(not(feature = "mpi"))]
-#[path = "without.rs"]
-mod session;
+mod without;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,10 @@ use std::path::{Path, PathBuf};
 use sidereal::Result;
 
 pub(crate) use place::{OPTION, Place};
+#[cfg(feature = "mpi")]
 pub(crate) use session::Session;
+#[cfg(not(feature = "mpi"))]
+pub(crate) use without::Session;
 
 use crate::common::Common;
 use crate::interrupt::Exit;

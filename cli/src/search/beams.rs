@@ -40,7 +40,8 @@ pub(super) struct BeamArguments {
     ///
     /// The folder (by default the first INPUT's name with _beams) has events.csv, summary.json, report.html, and a folder for each
     /// beam with what a search of it alone writes. Candidates of all beams that agree in time, DM and width are one event: in many
-    /// beams it is interference, in few a source. --each makes the same searches and joins nothing.
+    /// beams it is interference, in few a source. --each makes the same searches and joins nothing. One INPUT has voltages of several
+    /// antennas, each of which is a beam; mpirun divides beams among processes.
     #[arg(long, conflicts_with_all = ["each", "sum", "antennas"], help_heading = "Beams")]
     beams: bool,
     /// As --beams, for antennas or beams that see the same part of the sky.
