@@ -334,9 +334,7 @@ impl Identity {
         for path in files {
             identity.add(&format!("input {}", path.display()), stamp(path)?);
         }
-        // Results do not depend on the number of threads.
-        let device = if backend.is_gpu() { backend.name() } else { "cpu".to_owned() };
-        identity.add("device", device);
+        identity.add("device", device(backend));
         let level = match backend.host() {
             Host::Reference => "reference",
             Host::Cpu(level, _) => level.name(),
@@ -395,6 +393,13 @@ impl Identity {
             None => Ok(()),
         }
     }
+}
+
+/// Names the device of a backend. Results depend neither on the number of threads, nor on which of equal GPUs is used.
+fn device(backend: &Backend) -> String {
+    let Backend::Cuda(first, _) = backend else { return "cpu".to_owned() };
+    let names = first.joined().map(|device| device.properties().name.clone());
+    names.collect::<Vec<_>>().join(" + ")
 }
 
 /// Returns the first fields in which two debug texts of structures differ, or the whole texts of other values.

@@ -404,7 +404,7 @@ fn begin_beams(
     };
     let own = if group.rank() == 0 { begin().map(Some) } else { Ok(None) };
     let own = group.agree(own)?;
-    let name = own.as_ref().map(|folder| folder.file("."));
+    let name = own.as_ref().map(|folder| folder.file(""));
     let name = name.as_deref().and_then(Path::file_name).unwrap_or_default();
     let name = group.share(name.to_string_lossy().into_owned().into_bytes())?;
     let place = destination.place(recording, beams::SUFFIX);
