@@ -2,7 +2,7 @@
 //!
 //! Invariant: events and their order depend on the candidates alone, not on the order in which beams are given to a verb.
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -141,12 +141,11 @@ struct InBeam {
 
 impl JoinArguments {
     /// Returns the settings, by their options.
-    pub(crate) fn settings(&self) -> [(&'static str, String); 3] {
-        let Self { max_beams, adjacent, drop_interference } = self;
+    pub(crate) fn settings(&self) -> [(&'static str, &dyn Debug); 3] {
         [
-            ("--max-beams", format!("{max_beams:?}")),
-            ("--adjacent", format!("{adjacent:?}")),
-            ("--drop-interference", drop_interference.to_string()),
+            ("--max-beams", &self.max_beams),
+            ("--adjacent", &self.adjacent),
+            ("--drop-interference", &self.drop_interference),
         ]
     }
 

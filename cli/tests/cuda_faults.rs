@@ -333,6 +333,15 @@ fn beams_on_several_gpus_have_the_products_of_one() {
         let folder = beam["folder"].as_str().unwrap();
         assert!(home.path().join("failed").join(folder).join("summary.json").is_file());
     }
+    // Whichever GPU searches a beam now, it continues what another one has begun.
+    for device in ["cuda:1", "cuda:0,1"] {
+        let resumed = search("failed --resume", device, &fault[..usize::from(device == "cuda:1")]);
+        assert_eq!(resumed.status.success(), device == "cuda:0,1", "{}", stderr(&resumed));
+    }
+    for name in lists {
+        let list = |out: &str| fs::read_to_string(home.path().join(out).join(name)).unwrap();
+        assert_eq!(list("failed"), list("one"), "{name}");
+    }
 }
 
 /// Antennas divided among GPUs give the visibilities of one; the GPU that fails, or to which copies fail, is named.

@@ -3,7 +3,7 @@
 //! Invariant: every beam has the products of a search of it alone, whether beams are searched one after another, on several GPUs at the
 //! same time, or by several processes.
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,7 @@ impl BeamArguments {
     }
 
     /// Returns the settings of the events, by their options.
-    pub(super) fn settings(&self) -> [(&'static str, String); 3] {
+    pub(super) fn settings(&self) -> [(&'static str, &dyn Debug); 3] {
         self.join.settings()
     }
 
