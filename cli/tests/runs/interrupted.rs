@@ -162,14 +162,15 @@ fn same_beams(folder: &Path, one: &str, other: &str) {
 fn a_search_of_beams_that_is_killed_or_stopped_is_continued() {
     let home = beams();
     let folder = home.path();
-    done(folder, &format!("{BEAMS} -o whole"));
+    done(folder, &format!("{BEAMS} -o whole/found"));
     for (index, kind) in [Signal::KILL, Signal::INT, Signal::KILL].into_iter().enumerate() {
-        let out = format!("out{index}");
+        let (home, out) = (folder.join(format!("run{index}")), format!("run{index}/found"));
+        fs::create_dir(&home).unwrap();
         // Within the first beam nothing can be joined.
         let within = if index == 2 { "a_search" } else { "b_search" };
         let mut child = start(folder, &format!("{BEAMS} -o {out} --gulp 8"));
         assert!(
-            waits_for(&mut child, folder, &format!("{within}/journal"), 1),
+            waits_for(&mut child, &home, &format!("{within}/journal"), 1),
             "{}",
             stderr(&child.wait_with_output().unwrap())
         );
@@ -177,7 +178,7 @@ fn a_search_of_beams_that_is_killed_or_stopped_is_continued() {
         let ended = child.wait_with_output().unwrap();
         let left = if kind == Signal::KILL {
             assert!(!folder.join(&out).exists());
-            unfinished(folder).unwrap()
+            unfinished(&home).unwrap()
         } else {
             assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
             let summary = document(&folder.join(&out), "summary.json");
@@ -213,12 +214,12 @@ fn a_search_of_beams_that_is_killed_or_stopped_is_continued() {
             "{}",
             stderr(&resumed)
         );
-        same_beams(folder, &out, "whole");
+        same_beams(folder, &out, "whole/found");
         // A beam that was complete is not searched again.
         if before.is_some() {
             assert_eq!(written(&folder.join(&out)), before);
         }
-        assert_eq!(unfinished(folder), None);
+        assert_eq!(unfinished(&home), None);
         let complete = sidereal(folder, &format!("{BEAMS} -o {out} --resume"));
         fails(&complete, 2, &["--resume"]);
     }
@@ -228,16 +229,17 @@ fn a_search_of_beams_that_is_killed_or_stopped_is_continued() {
 fn a_search_that_is_stopped_within_the_first_beam_is_kept_for_a_later_run() {
     let home = beams();
     let folder = home.path();
-    let mut child = start(folder, &format!("{BEAMS} -o out --gulp 8"));
-    assert!(waits_for(&mut child, folder, "a_search/journal", 1));
+    fs::create_dir(folder.join("run")).unwrap();
+    let mut child = start(folder, &format!("{BEAMS} -o run/found --gulp 8"));
+    assert!(waits_for(&mut child, &folder.join("run"), "a_search/journal", 1));
     signal(&child, Signal::TERM);
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
     assert!(stderr(&ended).contains("--resume continues from there"), "{}", stderr(&ended));
-    assert!(!folder.join("out").exists() && unfinished(folder).is_some());
-    done(folder, &format!("{BEAMS} -o out --resume"));
-    done(folder, &format!("{BEAMS} -o whole"));
-    same_beams(folder, "out", "whole");
+    assert!(!folder.join("run/found").exists() && unfinished(&folder.join("run")).is_some());
+    done(folder, &format!("{BEAMS} -o run/found --resume"));
+    done(folder, &format!("{BEAMS} -o whole/found"));
+    same_beams(folder, "run/found", "whole/found");
     // An error before any checkpoint leaves nothing.
     let whole = fs::read(folder.join("a.fil")).unwrap();
     fs::write(folder.join("a.fil"), &whole[..60]).unwrap();
