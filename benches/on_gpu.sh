@@ -2,16 +2,16 @@
 # Runs the tests and benches on a machine with a GPU, from binaries that benches/pack_for_gpu.sh packed; builds
 # nothing. Needs the NVIDIA driver and NVRTC, cuFFT for some plans, compute-sanitizer for its part.
 #
-#   on_gpu.sh FOLDER [PART...]     parts: oracles benches sanitizer tune demo (default: all but tune and demo)
+#   on_gpu.sh FOLDER [PART...]     parts: oracles benches sanitizer tune demo scale (default: all but tune, demo and scale)
 #
 # OUT          where logs and tables go (default FOLDER/out); at most 8 files
-# ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S, DEMO_S
-#              seconds for each part (default 150, 120, 200, 90, 120); one test or bench may use half of them. The
+# ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S, DEMO_S, SCALE_S
+#              seconds for each part (default 150, 120, 200, 90, 120, 500); one test or bench may use half of them. The
 #              script stops and reports anything longer
 # TOOLS        tools of compute-sanitizer (default "memcheck racecheck initcheck")
 # BENCHES      names of benchmarks (default "device channelize dedisperse telescopes pulse correlate spiir")
-# BENCH_OPTIONS, TUNE_COMMANDS
-#              more options for every bench; commands to tune, one per line
+# BENCH_OPTIONS, TUNE_COMMANDS, SCALE_COMMANDS
+#              more options for every bench; commands to tune, and options of `bench scale`, one set per line
 set -uo pipefail
 
 folder=$(cd "${1:?usage: on_gpu.sh FOLDER [PART...]}" && pwd)
@@ -34,6 +34,11 @@ correlate --antennas 256 --channels 256 --nbits 4
 spiir --filters 512
 spiir --filters 512 --chirps
 spiir --filters 386 --rates 4 --chirps'
+
+# Runs of `bench scale`: the same data, data that grow with the GPUs, and one process a GPU.
+SCALED='--over gpus
+--over gpus --weak
+--over processes'
 
 # Folders of the CUDA libraries from PyPI or from the toolkit.
 libraries() {
@@ -157,6 +162,39 @@ tune() {
     done <<<"$commands"
 }
 
+# Tests and measures several GPUs of a host; needs two at least. NCCL's exchange, by PyTorch, is the roof of that of a
+# corner turn; `bench scale` prints ours.
+scale() {
+    local most=${SCALE_S:-500} end=$((SECONDS + ${SCALE_S:-500})) gpus begun status test options number=0
+    gpus=$(nvidia-smi --list-gpus | wc -l)
+    if ((gpus < 2)); then
+        row scale "$gpus GPU" "skipped: it takes two at least" 0
+        return
+    fi
+    for test in "$work"/tests/*; do
+        if ! "$test" --list 2>/dev/null | grep -q several_gpus; then continue; fi
+        begun=$SECONDS status=0
+        : >"$work/log"
+        SIDEREAL_REQUIRE=cuda,gpus limited $end $most "$test" several_gpus || status=$?
+        { echo "=== $(basename "$test")"; cat "$work/log"; } >>"$out/benches.log"
+        row scale "$(basename "$test")" "$(outcome $status)" $((SECONDS - begun))
+    done
+    begun=$SECONDS status=0
+    : >"$work/log"
+    limited $end $most env NCCL_NVLS_ENABLE=0 python3 "$folder/exchange_nccl.py" "$gpus" || status=$?
+    { echo "=== exchange by NCCL"; cat "$work/log"; } >>"$out/benches.log"
+    row scale "exchange by NCCL" "$(outcome $status)" $((SECONDS - begun))
+    while read -r options; do
+        begun=$SECONDS status=0 number=$((number + 1))
+        : >"$work/log"
+        # shellcheck disable=SC2086
+        limited $end $most "$sidereal" bench scale --device cuda $options --csv "$work/scale.csv" --overwrite || status=$?
+        { echo "=== bench scale $options"; echo "before: $(clocks)"; cat "$work/log"; } >>"$out/benches.log"
+        if [[ -s $work/scale.csv ]]; then mv "$work/scale.csv" "$out/scale$number.csv"; fi
+        row scale "${options:0:34}" "$(outcome $status)" $((SECONDS - begun))
+    done <<<"${SCALE_COMMANDS:-$SCALED}"
+}
+
 # Compares the demo on the GPU and on the host: the detections must agree except for rounding.
 demo() {
     local most=${DEMO_S:-120} end=$((SECONDS + ${DEMO_S:-120})) device begun status
@@ -214,7 +252,7 @@ rm -f "$out"/{oracles.log,sanitizer.log,benches.log,table.txt}
 machine >"$work/machine" 2>&1
 for part in "${parts[@]}"; do
     case $part in
-        oracles | sanitizer | benches | tune | demo) "$part" ;;
+        oracles | sanitizer | benches | tune | demo | scale) "$part" ;;
         *) row "$part" "" "FAILED: no such part" 0 ;;
     esac
 done

@@ -49,7 +49,7 @@ for file in frb/FRB180417_askap_28.fil gw/{GW150914_4_template,H-H1_LOSC_4_V2-11
 done
 tar -C "$folder/pack" -czf "$folder/binaries.tar.gz" .
 rm -rf "$folder/pack"
-cp benches/on_gpu.sh "$folder/"
+cp benches/on_gpu.sh benches/exchange_nccl.py "$folder/"
 
 bytes=$(du -sb "$folder" | cut -f1)
 echo "$folder: sidereal and $packed test executables, $((bytes >> 20)) MiB"
