@@ -2,7 +2,7 @@
 //! their recordings.
 
 #[path = "../voltage/arriving.rs"]
-mod source;
+pub(crate) mod source;
 
 use std::ops::Range;
 

@@ -9,6 +9,7 @@ use sidereal::pipeline::correlator::{
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
+use crate::arriving::source::Arriving;
 use crate::support::array::{self, drain, name, recording};
 use crate::support::memory::{self, Memory, noise};
 use crate::support::random::Random;
@@ -75,6 +76,8 @@ struct Case {
     /// Antennas of each recording.
     antennas: Vec<usize>,
     options: CorrelateOptions,
+    /// Whether the samples arrive, of unknown length.
+    is_live: bool,
 }
 
 impl Case {
@@ -83,7 +86,9 @@ impl Case {
         let input = |(memory, antennas): (&Memory, &usize)| {
             first += antennas;
             let names = (first - antennas..first).map(name).collect();
-            ArrayInput { antennas: names, source: memory.boxed() }
+            let source = memory.boxed();
+            let source = if self.is_live { Arriving::boxed(source) } else { source };
+            ArrayInput { antennas: names, source }
         };
         self.recordings.iter().zip(&self.antennas).map(input).collect()
     }
@@ -185,7 +190,7 @@ fn case(random: &mut Random) -> Case {
         cable_delays_s: if random.below(2) == 0 { cables } else { Vec::new() },
         ..CorrelateOptions::new(channels)
     };
-    Case { recordings, antennas, options }
+    Case { recordings, antennas, options, is_live: false }
 }
 
 #[test]
@@ -193,7 +198,13 @@ fn ranks_return_the_bits_of_one_process() {
     let mut random = Random::new(11);
     let mut checked = [0; 5];
     for _ in 0..60 {
-        let case = case(&mut random);
+        let mut case = case(&mut random);
+        case.is_live = random.below(3) == 0;
+        if case.is_live {
+            for own in &mut case.recordings {
+                own.header.times = Some((TIMES - random.below(3) * 1500) as u64);
+            }
+        }
         let options = &case.options;
         let channels = case.recordings[0].header.centres_hz.len() * options.channels;
         let most = case.antennas.iter().sum::<usize>().min(channels / options.average_channels);
@@ -211,7 +222,7 @@ fn six() -> Case {
         recording(&header, antenna, 40_000, |stream, time| noise(10 * antenna + stream, time) * 9.0)
     };
     let options = CorrelateOptions { integration_s: 0.01, gulp: 100, ..CorrelateOptions::new(16) };
-    Case { recordings: (0..6).map(own).collect(), antennas: vec![1; 6], options }
+    Case { recordings: (0..6).map(own).collect(), antennas: vec![1; 6], options, is_live: false }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
+use super::messages::Parts;
 use super::options::Gains;
 use super::recordings::{Channels, Delay, Delays, Recordings};
 use super::window::{Flags, Framing, Invalid, InvalidRange, Window, lead};
@@ -24,6 +25,9 @@ use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
 /// Target bytes of a tile: one antenna's spectra between filter bank and delay correction.
 const TILE_BYTES: usize = 1 << 20;
+
+/// Target bytes of the spectra that are cut into messages together: they stay in the first-level cache.
+const PIECE_BYTES: usize = 16 << 10;
 
 /// Consecutive spectra with one shift.
 #[derive(Clone, Debug)]
@@ -54,8 +58,6 @@ pub(super) struct AntennaInput {
     corrector: Option<DelayCorrector>,
     /// Spectra per tile, the unit of channelization and delay correction.
     tile: usize,
-    /// Number of spectra that `rows` can hold.
-    capacity: usize,
     delays: Vec<Delay>,
     /// Phase slopes of the prepared spectra; none if a device derives them from the delays.
     slopes: Option<Vec<Slope>>,
@@ -72,17 +74,31 @@ pub(super) struct AntennaInput {
     outcome: Result<()>,
 }
 
-/// Scratch memory of a thread for spectra.
-pub(super) type Scratch = Vec<Complex<f32>>;
+/// Scratch memory of a thread.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Spectra of a tile.
+    spectra: Vec<Complex<f32>>,
+    /// Corrected spectra before they are cut into messages.
+    piece: Vec<u8>,
+}
+
+/// Destination of one antenna's spectra.
+#[derive(Debug)]
+pub(super) enum Target<'a> {
+    /// Rows with space for `times` spectra; axes polarization, time, channel.
+    Rows { bytes: &'a mut [u8], times: usize },
+    /// Messages to ranks.
+    Messages(Parts<'a>),
+}
 
 impl AntennaInput {
-    /// Builds the F-engine of an antenna with at most `capacity` spectra per gulp.
+    /// Builds the F-engine of an antenna.
     pub(super) fn new(
         location: SampleLocation,
         bank: Bank,
         flags: Flags,
         gain_control: GainControl,
-        capacity: usize,
         backend: &Backend,
     ) -> Self {
         let tile = (TILE_BYTES / (8 * gain_control.elements())).clamp(4, 256);
@@ -95,7 +111,6 @@ impl AntennaInput {
             backend: backend.clone(),
             corrector: None,
             tile,
-            capacity,
             delays: Vec::new(),
             slopes: Some(Vec::new()),
             runs: Vec::new(),
@@ -121,6 +136,11 @@ impl AntennaInput {
             let residual_s = delay.delay_s - all.shift_s(delay.shift, sample_lag);
             delay::Delay { total_s: delay.delay_s, residual_s }
         })
+    }
+
+    /// Returns the number of polarizations.
+    pub(super) fn polarizations(&self) -> usize {
+        self.gain_control.polarizations
     }
 
     /// Returns whether gains are known.
@@ -263,27 +283,32 @@ impl AntennaInput {
         self.outcome = self.measure_due(window, scratch);
     }
 
-    /// Computes the prepared spectra into the rows (axes polarization, time, channel) from time 0 on.
-    pub(super) fn run(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) {
-        self.outcome = self.make(window, rows, scratch);
+    /// Computes the prepared spectra into the target from time 0 on.
+    pub(super) fn run(&mut self, window: &Window, target: &mut Target<'_>, scratch: &mut Scratch) {
+        self.outcome = self.make(window, target, scratch);
     }
 
-    fn make(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    fn make(
+        &mut self,
+        window: &Window,
+        target: &mut Target<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         self.measure_due(window, scratch)?;
         let Some(base) = self.runs.first().map(|run| run.spectra.start) else { return Ok(()) };
         let runs = std::mem::take(&mut self.runs);
         for run in runs.iter().filter(|run| run.inside) {
-            self.make_run(run, (run.spectra.start - base) as usize, window, rows, scratch)?;
+            self.make_run(run, (run.spectra.start - base) as usize, window, target, scratch)?;
         }
         self.runs = runs;
         let invalid = std::mem::take(&mut self.invalid);
-        invalid.iter().for_each(|invalid| self.blank(invalid, base, rows));
+        invalid.iter().for_each(|invalid| self.blank(invalid, base, target));
         self.invalid = invalid;
         Ok(())
     }
 
     fn measure_due(&mut self, window: &Window, scratch: &mut Scratch) -> Result<()> {
-        scratch.resize(self.tile * self.gain_control.elements(), Complex::ZERO);
+        scratch.spectra.resize(self.tile * self.gain_control.elements(), Complex::ZERO);
         let due = self.measure.take();
         due.map_or(Ok(()), |(start, shift)| self.measure(window, start, shift, scratch))
     }
@@ -307,7 +332,7 @@ impl AntennaInput {
             self.bank.reset();
             while spectrum < spectra.end {
                 let made = self.spectra(&mut input, scratch)?;
-                for row in scratch.chunks_exact(self.gain_control.elements()).take(made) {
+                for row in scratch.spectra.chunks_exact(self.gain_control.elements()).take(made) {
                     powers.add(row, spectrum, &invalid);
                     spectrum += 1;
                 }
@@ -323,7 +348,7 @@ impl AntennaInput {
     /// Fills the scratch memory with spectra of the next samples of `input`; returns their number.
     fn spectra(&mut self, input: &mut Voltages<'_>, scratch: &mut Scratch) -> Result<usize> {
         let begin = Instant::now();
-        let progress = self.bank.run(*input, scratch)?;
+        let progress = self.bank.run(*input, &mut scratch.spectra)?;
         *input = input.slice(progress.consumed, input.times() - progress.consumed)?;
         self.elapsed.channelize_s += begin.elapsed().as_secs_f64();
         if progress.produced == 0 {
@@ -338,7 +363,7 @@ impl AntennaInput {
         run: &Run,
         first: usize,
         window: &Window,
-        rows: &mut [u8],
+        target: &mut Target<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         if self.corrector.is_none() {
@@ -362,46 +387,68 @@ impl AntennaInput {
         let mut done = 0;
         while done < times {
             let made = self.spectra(&mut input, scratch)?;
-            self.correct(first + done, made, scratch, rows)?;
+            self.correct(first + done, made, scratch, target)?;
             done += made;
         }
         self.next = Some((run.shift, run.spectra.end, samples.end));
         Ok(())
     }
 
-    /// Corrects `times` spectra of the scratch memory and writes them to the rows, starting at time `first`.
+    /// Corrects `times` spectra of the scratch memory and writes them to the target, starting at time `first`.
     fn correct(
         &mut self,
         first: usize,
         times: usize,
-        scratch: &Scratch,
-        rows: &mut [u8],
+        scratch: &mut Scratch,
+        target: &mut Target<'_>,
     ) -> Result<()> {
         let begin = Instant::now();
-        let coarse = self.gain_control.coarse;
+        let GainControl { coarse, encoding, .. } = self.gain_control;
+        let elements = self.gain_control.elements();
         if let (Some(corrector), Some(slopes)) = (&mut self.corrector, &self.slopes) {
-            corrector.run(
-                &scratch[..times * self.gain_control.elements()],
-                &slopes[first * coarse..(first + times) * coarse],
-                Rows { bytes: rows, times: self.capacity, first },
-            )?;
+            let Scratch { spectra, piece } = scratch;
+            let (spectra, slopes) = (&spectra[..times * elements], &slopes[first * coarse..]);
+            match target {
+                Target::Rows { bytes, times: most } => {
+                    let rows = Rows { bytes, times: *most, first };
+                    corrector.run(spectra, &slopes[..times * coarse], rows)?;
+                }
+                Target::Messages(parts) => {
+                    let row = elements * encoding.sample_bits() / 8;
+                    let together = (PIECE_BYTES / row).clamp(1, self.tile);
+                    piece.resize(together * row, 0);
+                    let slopes = slopes.chunks(together * coarse);
+                    let pieces = spectra.chunks(together * elements).zip(slopes);
+                    for (number, (spectra, slopes)) in pieces.enumerate() {
+                        let count = spectra.len() / elements;
+                        let bytes = &mut piece[..count * row];
+                        let rows = Rows { bytes, times: count, first: 0 };
+                        corrector.run(spectra, &slopes[..count * coarse], rows)?;
+                        parts.put(&piece[..count * row], first + number * together, count);
+                    }
+                }
+            }
         }
         self.elapsed.align_s += begin.elapsed().as_secs_f64();
         Ok(())
     }
 
     /// Fills invalid spectra with zeros.
-    fn blank(&self, invalid: &InvalidRange, base: u64, rows: &mut [u8]) {
+    fn blank(&self, invalid: &InvalidRange, base: u64, target: &mut Target<'_>) {
         let (elements, fine) = (self.gain_control.elements(), self.gain_control.fine);
         let channels = self.gain_control.coarse * fine;
         let size = self.gain_control.encoding.sample_bits() / 8;
+        let spectra = &invalid.spectra;
+        let spectra = (spectra.start - base) as usize..(spectra.end - base) as usize;
+        let own = invalid.coarse.start * fine..invalid.coarse.end * fine;
+        let (bytes, times) = match target {
+            Target::Rows { bytes, times } => (bytes, *times),
+            Target::Messages(parts) => return parts.blank(spectra, &own),
+        };
         for polarization in 0..elements / channels {
-            for spectrum in invalid.spectra.clone() {
-                let time = (spectrum - base) as usize;
-                let row = (polarization * self.capacity + time) * channels;
-                let bytes = (row + invalid.coarse.start * fine) * size
-                    ..(row + invalid.coarse.end * fine) * size;
-                rows[bytes].fill(0);
+            for time in spectra.clone() {
+                let row = (polarization * times + time) * channels;
+                bytes[(row + own.start) * size..(row + own.end) * size].fill(0);
             }
         }
     }

@@ -1,219 +1,61 @@
 //! Correlation divided among ranks: each computes the spectra of its antennas, and multiplies those of all antennas in
 //! its channels.
 //!
-//! Gulp k is exchanged while the F-engine makes gulp k + 1 and the X-engine multiplies gulp k - 1.
+//! Gulp k is exchanged while the F-engine makes gulp k + 1 and the X-engine multiplies gulp k - 1. A rank makes a gulp
+//! only once all have agreed on the length of the one before.
 //!
-//! Invariant: the messages that a rank receives, one after another, are the spectra of all antennas in its channels, in
-//! the order of a single process.
+//! Invariant: all ranks begin the same calls in the same order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::exchange::{Pending, Ranks, State};
-use super::f_engine::{Counts, FEngine, Spectra, Supply};
+use super::exchange::{MAX_SPECTRA, Pending, Ranks, State};
+use super::f_engine::{Counts, FEngine, FillMask, Spectra, Supply};
+use super::messages::{GULPS, MessageForm, Messages};
 use super::options::Integration;
-use super::recordings::{Baseline, Channels};
+use super::recordings::Baseline;
 use super::x_engine::{Readout, Scales, XEngine};
-use crate::correlate::{self, Plan, Rows};
+use crate::correlate::Plan;
 use crate::error::{Error, Result};
 use crate::trace::{self, Work};
-use crate::voltage::Voltages;
-
-/// Largest number of gulps that are exchanged, or are still to be multiplied, at the same time.
-const GULPS: usize = 2;
-
-/// Antennas and channels of each rank.
-#[derive(Clone, Debug)]
-pub(super) struct Division {
-    own: usize,
-    /// Antennas of each rank, by their place among all correlated ones.
-    antennas: Vec<Range<usize>>,
-    /// Output channels of each rank, by ascending sky frequency.
-    outputs: Vec<Range<usize>>,
-    /// Correlated channels of each rank in ascending order, as runs.
-    channels: Vec<Vec<Range<usize>>>,
-}
-
-impl Division {
-    /// Divides antennas and channels into equal parts. Channels averaged into one output channel have the same rank.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for more ranks than antennas or output channels.
-    pub(super) fn new(ranks: &Ranks, antennas: usize, channels: &Channels) -> Result<Self> {
-        let (own, count, outputs) = (ranks.own(), ranks.count(), channels.centres_hz.len());
-        for (number, what) in [(antennas, "antennas"), (outputs, "channels")] {
-            if count > number {
-                let rule = format!("each rank needs at least one of the {number} {what}");
-                return Err(Error::parameter("ranks", count, rule));
-            }
-        }
-        let parts = |number: usize| -> Vec<Range<usize>> {
-            (0..count).map(|rank| number * rank / count..number * (rank + 1) / count).collect()
-        };
-        let outputs = parts(outputs);
-        let own_channels = |outputs: &Range<usize>| {
-            let average = channels.average;
-            runs(&channels.order[outputs.start * average..outputs.end * average])
-        };
-        let channels = outputs.iter().map(own_channels).collect();
-        Ok(Self { own, antennas: parts(antennas), outputs, channels })
-    }
-
-    /// Returns the antennas of this rank.
-    pub(super) fn antennas(&self) -> Range<usize> {
-        self.antennas[self.own].clone()
-    }
-
-    /// Returns the number of correlated channels of a rank.
-    fn count(&self, rank: usize) -> usize {
-        self.channels[rank].iter().map(ExactSizeIterator::len).sum()
-    }
-
-    /// Returns the plan of this rank's F-engine, or of its X-engine, of a plan of all antennas and channels.
-    ///
-    /// # Errors
-    /// As [`Plan::new`].
-    pub(super) fn plans(&self, all: &Plan) -> Result<EnginePlans> {
-        let of = |antennas: usize, channels: usize| {
-            let options = correlate::Options { antennas, channels, ..all.options().clone() };
-            Plan::new(options).map(|plan| plan.with_precision(all.precision()))
-        };
-        Ok(EnginePlans {
-            f_engine: of(self.antennas().len(), all.channels())?,
-            x_engine: of(all.antennas(), self.count(self.own))?,
-        })
-    }
-
-    /// Returns the division of sums and counts into this rank's output channels.
-    pub(super) fn readout(&self, channels: &Channels) -> Readout {
-        Readout::part(channels, &self.channels[self.own], &self.outputs[self.own])
-    }
-
-    /// Returns the bytes of all messages of gulps, and of an integration; `None` if the count overflows.
-    pub(super) fn bytes(
-        &self,
-        plans: &EnginePlans,
-        gulp: usize,
-        visibilities: usize,
-    ) -> Option<usize> {
-        let of = |plan: &Plan| {
-            let spectra = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
-            let mask = 8 * plan.antennas() * plan.channels() * Plan::mask_words(gulp);
-            spectra.checked_mul(gulp)?.checked_add(mask)
-        };
-        let received = of(&plans.x_engine)?.checked_mul(GULPS)?;
-        // The sums of each rank, and at rank 0 those of all.
-        let gathered = if self.own == 0 { visibilities } else { visibilities / self.outputs.len() };
-        of(&plans.f_engine)?.checked_add(received)?.checked_add(gathered)
-    }
-
-    /// Returns the sizes of the messages of a gulp.
-    fn sizes(&self, unit: usize, antenna: usize) -> Sizes {
-        let ranks = 0..self.antennas.len();
-        let size =
-            |from: usize, to: usize| self.antennas[from].len() * antenna * self.count(to) * unit;
-        let to = |rank| if rank == self.own { 0 } else { size(self.own, rank) };
-        Sizes {
-            send: ranks.clone().map(to).collect(),
-            receive: ranks.map(|rank| size(rank, self.own)).collect(),
-        }
-    }
-}
-
-/// Plans of the engines of a process.
-pub(super) struct EnginePlans {
-    pub(super) f_engine: Plan,
-    pub(super) x_engine: Plan,
-}
-
-/// Returns numbers as runs of consecutive ones, in ascending order.
-fn runs(numbers: &[usize]) -> Vec<Range<usize>> {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for number in sorted {
-        match runs.last_mut() {
-            Some(run) if run.end == number => run.end += 1,
-            _ => runs.push(number..number + 1),
-        }
-    }
-    runs
-}
-
-/// Bytes of the messages to and from each rank.
-#[derive(Clone, Debug)]
-struct Sizes {
-    send: Vec<usize>,
-    receive: Vec<usize>,
-}
-
-impl Sizes {
-    /// Returns the place of each message in the buffers to send and to receive.
-    fn split<'a>(&self, own: usize, parcels: Parcels<'a>) -> Vec<&'a mut [u8]> {
-        let (mut send, mut receive) = (parcels.send, parcels.receive);
-        let mut messages = Vec::with_capacity(self.send.len());
-        for (rank, (sent, received)) in self.send.iter().zip(&self.receive).enumerate() {
-            let (head, rest) = std::mem::take(&mut send).split_at_mut(*sent);
-            send = rest;
-            let (place, rest) = std::mem::take(&mut receive).split_at_mut(*received);
-            receive = rest;
-            messages.push(if rank == own { place } else { head });
-        }
-        messages
-    }
-}
-
-/// Buffers of the same data, to send and to receive.
-struct Parcels<'a> {
-    send: &'a mut [u8],
-    receive: &'a mut [u8],
-}
-
-/// Messages of a gulp to or from all ranks: spectra, and words of the validity mask.
-#[derive(Default)]
-struct Parcel {
-    bytes: Vec<u8>,
-    mask: Vec<u64>,
-}
-
-/// Gulp in the buffers of an exchange.
-struct Exchanged {
-    send: Parcel,
-    receive: Parcel,
-    /// Whether any rank has invalid spectra.
-    is_masked: bool,
-}
 
 /// Gulp that is being exchanged.
 struct InFlight {
     spectra: Range<u64>,
-    pending: Pending<Exchanged>,
+    pending: Pending<Messages>,
 }
 
 /// Spectra of all antennas in this rank's channels.
 struct Received {
     spectra: Range<u64>,
-    parcel: Parcel,
-    is_masked: bool,
+    messages: Messages,
+}
+
+/// Outcome of making a gulp.
+pub(super) enum Made {
+    /// Spectra, at least one.
+    Spectra,
+    /// None: a live observation has ended, and has so many spectra.
+    Ended(u64),
+    /// None, because of an error or a request to stop.
+    Failed(Error),
 }
 
 /// One rank of a divided correlation.
 pub(super) struct Divided {
     ranks: Ranks,
-    division: Division,
-    /// Plan of this rank's X-engine.
-    plan: Plan,
-    /// Whether spectra are streams of recorded voltages.
-    is_direct: bool,
+    form: Arc<MessageForm>,
     /// Spectrum that the next gulp begins with.
     sent: u64,
     in_flight: VecDeque<InFlight>,
+    /// Gulp whose length is not yet agreed, the last one in flight.
+    unsettled: Option<Made>,
     available: Option<Received>,
-    send: Option<Parcel>,
-    spare: Vec<Parcel>,
+    spare: Vec<Messages>,
     /// Error that ends the run after the spectra already exchanged.
     fault: Option<Error>,
     /// Whether this rank was asked to stop.
@@ -221,28 +63,33 @@ pub(super) struct Divided {
     /// Counts of all antennas and recordings, at rank 0 and after an integration.
     counts: Counts,
     part: Integration,
-    /// Seconds of packing messages and of waiting for other ranks.
+    /// Inverse gains of all antennas in this rank's channels.
+    inverse: Option<Vec<f64>>,
+    /// Seconds of waiting for other ranks.
     elapsed_s: f64,
 }
 
 impl Divided {
-    pub(super) fn new(ranks: Ranks, division: Division, plan: Plan, is_direct: bool) -> Self {
+    pub(super) fn new(ranks: Ranks, form: Arc<MessageForm>) -> Self {
         Self {
             ranks,
-            division,
-            plan,
-            is_direct,
+            form,
             sent: 0,
             in_flight: VecDeque::with_capacity(GULPS),
+            unsettled: None,
             available: None,
-            send: None,
             spare: Vec::new(),
             fault: None,
             is_stopping: false,
             counts: Counts::default(),
             part: Integration::new(),
+            inverse: None,
             elapsed_s: 0.0,
         }
+    }
+
+    fn plan(&self) -> &Plan {
+        self.form.plan()
     }
 
     /// Returns counts of all antennas and recordings, up to the last integration.
@@ -250,7 +97,7 @@ impl Divided {
         &self.counts
     }
 
-    /// Takes the seconds of packing and waiting since the last call.
+    /// Takes the seconds of waiting since the last call.
     pub(super) fn take_elapsed_s(&mut self) -> f64 {
         std::mem::take(&mut self.elapsed_s)
     }
@@ -261,10 +108,16 @@ impl Divided {
         received.map(|own| own.spectra.end)
     }
 
-    /// Returns the spectrum that the next gulp to make begins with; `None` if no gulp is to be made now.
+    /// Returns the spectrum that the next gulp to make begins with, after [`Divided::settle`]; `None` if no gulp is to be
+    /// made now.
     pub(super) fn next_gulp(&self, spectra: u64) -> Option<u64> {
-        let is_wanted = self.fault.is_none() && self.in_flight.len() < GULPS && self.sent < spectra;
+        let is_wanted = self.fault.is_none() && !self.is_full() && self.sent < spectra;
         is_wanted.then_some(self.sent)
+    }
+
+    /// Returns whether no further gulp is to be made before one was received.
+    pub(super) fn is_full(&self) -> bool {
+        self.in_flight.len() >= GULPS
     }
 
     /// Asks all ranks to stop, at their next gulp.
@@ -287,173 +140,104 @@ impl Divided {
         self.ranks.leave();
     }
 
-    /// Begins to exchange the gulp that the F-engine has made, up to the spectrum that all ranks have made; if this or
-    /// another rank has failed or stopped, returns the error only after all earlier gulps.
+    /// Gives the F-engine messages with space for `times` spectra.
+    pub(super) fn prepare(&mut self, f_engine: &mut FEngine, times: usize) {
+        self.spare.extend(self.available.take().map(|used| used.messages));
+        let mut messages =
+            self.spare.pop().unwrap_or_else(|| Messages::new(Arc::clone(&self.form)));
+        messages.set_times(times);
+        f_engine.spectra = Spectra::Messages(messages);
+    }
+
+    /// Begins to exchange the gulp that the F-engine has made, once all ranks have agreed on its length.
     ///
     /// # Errors
-    /// As [`Ranks::agree`]; the error of a rank that is gone.
-    pub(super) fn send(&mut self, f_engine: &mut FEngine, made: Result<()>) -> Result<()> {
-        let begin = Instant::now();
+    /// As [`Ranks::begin_agreed`].
+    pub(super) fn send(&mut self, f_engine: &mut FEngine, made: Made) -> Result<()> {
+        let first = self.sent;
         let (state, end) = match &made {
-            Ok(()) => (State::GoesOn, f_engine.made.end),
-            Err(fault) if fault.is_stop() => (State::Stopped, 0),
-            Err(_) => (State::Failed, 0),
+            Made::Spectra => (State::GoesOn, f_engine.made.end),
+            Made::Ended(_) => (State::GoesOn, first),
+            Made::Failed(fault) if fault.is_stop() => (State::Stopped, 0),
+            Made::Failed(_) => (State::Failed, 0),
         };
-        let agreement = self.ranks.agree(state, end)?;
+        let empty = Spectra::Messages(Messages::new(Arc::clone(&self.form)));
+        let Spectra::Messages(mut messages) = std::mem::replace(&mut f_engine.spectra, empty)
+        else {
+            return Err(Error::Shape { what: "messages of a gulp", expected: 1, actual: 0 });
+        };
+        let times = end.saturating_sub(first) as usize;
+        let channels = f_engine.parts.channels.order.len();
+        messages.set_mask(
+            times,
+            channels,
+            f_engine.parts.mask(first..first + times as u64).as_deref(),
+        );
+        let pending = self.ranks.begin_agreed(state, end, move |exchange, agreed| {
+            let _span = trace::span(Work::Exchange, "exchange between ranks");
+            messages.exchange(exchange, times, (agreed - first) as usize)?;
+            Ok(messages)
+        })?;
+        self.in_flight.push_back(InFlight { spectra: first..end, pending });
+        self.unsettled = Some(made);
+        Ok(())
+    }
+
+    /// Waits until all ranks have made the last gulp that was sent, and shortens it to the spectra that all have. Returns
+    /// the number of spectra of the correlation, of which `spectra` is an upper bound, if a live observation has ended.
+    ///
+    /// If this or another rank has failed or stopped, [`Divided::receive`] returns the error after all earlier gulps.
+    ///
+    /// # Errors
+    /// As [`Ranks::settle`]; the error of a rank that is gone.
+    pub(super) fn settle(&mut self, f_engine: &mut FEngine, spectra: u64) -> Result<Option<u64>> {
+        let Some(made) = self.unsettled.take() else { return Ok(None) };
+        let begin = Instant::now();
+        let Some(agreement) = self.ranks.settle()? else { return Ok(None) };
+        self.elapsed_s += begin.elapsed().as_secs_f64();
         let end = match agreement.check() {
             Ok(agreement) => agreement.number,
             Err(other) => {
                 f_engine.shorten(self.sent);
-                let fault = made.err().unwrap_or(other);
+                self.in_flight.pop_back();
+                let fault = if let Made::Failed(own) = made { own } else { other };
                 if agreement.state == State::Gone {
                     return Err(fault);
                 }
                 self.fault = Some(fault);
-                return Ok(());
+                return Ok(None);
             }
         };
         f_engine.shorten(end);
-        let exchanged = self.pack(f_engine, (end - self.sent) as usize);
-        self.begin(end, exchanged);
-        self.elapsed_s += begin.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Cuts the spectra of this rank's antennas into the messages for all ranks.
-    fn pack(&mut self, f_engine: &mut FEngine, times: usize) -> Exchanged {
-        let _span = trace::span(Work::Compute, "messages");
-        let mut send = self.send.take().unwrap_or_default();
-        let mut receive = self.spare.pop().unwrap_or_default();
-        let (own, polarizations) = (self.division.own, self.plan.polarizations());
-        let size = self.plan.encoding().sample_bits() / 8;
-        let sizes = self.division.sizes(times * size, polarizations);
-        send.bytes.resize(sizes.send.iter().sum(), 0);
-        receive.bytes.resize(sizes.receive.iter().sum(), 0);
-        let parcels = Parcels { send: &mut send.bytes, receive: &mut receive.bytes };
-        let messages = sizes.split(own, parcels);
-        let antennas = self.division.antennas().len();
-        match &f_engine.spectra {
-            Spectra::Rows(rows) => {
-                let each = rows.len() / (antennas * polarizations);
-                let inputs = antennas * polarizations;
-                let cut = Cut { sample: size, channels: each / size / f_engine.capacity, times };
-                self.fill(f_engine, messages, inputs, |input, runs, to| {
-                    cut.rows(&rows[input * each..][..each], runs, to);
-                });
-            }
-            Spectra::Streams(block) => {
-                let voltages = block.voltages();
-                let each = voltages.streams() / antennas;
-                self.fill(f_engine, messages, antennas, |antenna, runs, to| {
-                    cut_streams(voltages, antenna * each, polarizations, runs, to);
-                });
-            }
-            // Divided correlations make spectra on the host.
-            Spectra::Device(_) => {}
+        if let Some(gulp) = self.in_flight.back_mut() {
+            gulp.spectra.end = end;
         }
-        let is_masked = self.pack_mask(f_engine, times, &mut send, &mut receive);
-        Exchanged { send, receive, is_masked }
-    }
-
-    /// Calls `fill` with each of `units` inputs or antennas, the runs of channels of each rank, and their place in the
-    /// message for that rank.
-    fn fill(
-        &self,
-        f_engine: &FEngine,
-        messages: Vec<&mut [u8]>,
-        units: usize,
-        fill: impl Fn(usize, &[Range<usize>], &mut [u8]) + Sync,
-    ) {
-        let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(units * messages.len());
-        for (message, runs) in messages.into_iter().zip(&self.division.channels) {
-            let each = message.len() / units;
-            let places = message.chunks_exact_mut(each).enumerate();
-            pieces.extend(places.map(|(unit, to)| Piece { unit, runs, to }));
+        if end > self.sent {
+            self.sent = end;
+            return Ok(None);
         }
-        f_engine.threads.for_each(&mut pieces, 1, |_, piece| {
-            let Piece { unit, runs, to } = &mut piece[0];
-            fill(*unit, runs, to);
-        });
-    }
-
-    /// Writes the words of the mask into the messages, if any of this rank's spectra are invalid; returns whether they
-    /// are.
-    fn pack_mask(
-        &self,
-        f_engine: &FEngine,
-        times: usize,
-        send: &mut Parcel,
-        receive: &mut Parcel,
-    ) -> bool {
-        let words = Plan::mask_words(times);
-        let sizes = self.division.sizes(8 * words, 1);
-        send.mask.resize(sizes.send.iter().sum::<usize>() / 8, u64::MAX);
-        receive.mask.resize(sizes.receive.iter().sum::<usize>() / 8, u64::MAX);
-        let start = f_engine.made.start;
-        let Some(fill) = f_engine.parts.mask(start..start + times as u64) else {
-            send.mask.fill(u64::MAX);
-            receive.mask.fill(u64::MAX);
-            return false;
-        };
-        let row = self.division.antennas().len() * words;
-        let mut mask = vec![0; f_engine.parts.channels.order.len() * row];
-        fill(&mut mask);
-        let parcels = Parcels {
-            send: bytemuck::cast_slice_mut(&mut send.mask),
-            receive: bytemuck::cast_slice_mut(&mut receive.mask),
-        };
-        let messages = sizes.split(self.division.own, parcels);
-        for (message, runs) in messages.into_iter().zip(&self.division.channels) {
-            let own = runs.iter().flat_map(|run| &mask[run.start * row..run.end * row]);
-            message.chunks_exact_mut(8).zip(own).for_each(|(to, word)| {
-                to.copy_from_slice(&word.to_ne_bytes());
-            });
+        // A gulp without spectra means that the observation has ended at a rank.
+        if let Some(empty) = self.in_flight.pop_back() {
+            self.spare.push(self.ranks.wait(empty.pending)?);
         }
-        true
+        let own = if let Made::Ended(own) = made { own } else { spectra };
+        self.ranks.least(own.min(MAX_SPECTRA)).map(|least| Some(least.max(self.sent)))
     }
 
-    /// Begins to exchange the messages of the spectra up to number `end`.
-    fn begin(&mut self, end: u64, exchanged: Exchanged) {
-        let spectra = self.sent..end;
-        let times = (end - self.sent) as usize;
-        let size = self.plan.encoding().sample_bits() / 8;
-        let spectra_sizes = self.division.sizes(times * size, self.plan.polarizations());
-        let mask_sizes = self.division.sizes(8 * Plan::mask_words(times), 1);
-        let pending = self.ranks.begin(move |exchange| {
-            let Exchanged { send, mut receive, is_masked } = exchanged;
-            let _span = trace::span(Work::Exchange, "exchange between ranks");
-            let Sizes { send: sent, receive: received } = spectra_sizes;
-            exchange.all_to_all(&send.bytes, &sent, &mut receive.bytes, &received)?;
-            let is_masked = exchange.least(u64::from(!is_masked))? == 0;
-            if is_masked {
-                let Sizes { send: sent, receive: received } = mask_sizes;
-                let (from, to) =
-                    (bytemuck::cast_slice(&send.mask), bytemuck::cast_slice_mut(&mut receive.mask));
-                exchange.all_to_all(from, &sent, to, &received)?;
-            }
-            Ok(Exchanged { send, receive, is_masked })
-        });
-        self.in_flight.push_back(InFlight { spectra, pending });
-        self.sent = end;
-    }
-
-    /// Waits for the next gulp of all antennas.
+    /// Waits for the next gulp of all antennas; returns false if none is being exchanged.
     ///
     /// # Errors
     /// The error that ends the run, once all gulps before it were returned; as [`Ranks::wait`].
-    pub(super) fn receive(&mut self) -> Result<()> {
+    pub(super) fn receive(&mut self) -> Result<bool> {
         let begin = Instant::now();
-        if let Some(used) = self.available.take() {
-            self.spare.push(used.parcel);
-        }
+        self.spare.extend(self.available.take().map(|used| used.messages));
         let Some(InFlight { spectra, pending }) = self.in_flight.pop_front() else {
-            return Err(self.fault.take().unwrap_or_else(|| Error::stopped("voltages")));
+            return self.fault.take().map_or(Ok(false), Err);
         };
-        let Exchanged { send, receive, is_masked } = self.ranks.wait(pending)?;
-        self.send = Some(send);
-        self.available = Some(Received { spectra, parcel: receive, is_masked });
+        let messages = self.ranks.wait(pending)?;
+        self.available = Some(Received { spectra, messages });
         self.elapsed_s += begin.elapsed().as_secs_f64();
-        Ok(())
+        Ok(true)
     }
 
     /// Returns `times` available spectra of all antennas from number `first` on.
@@ -461,45 +245,16 @@ impl Divided {
     /// # Errors
     /// [`Error::Shape`] for spectra that are not available.
     pub(super) fn supply(&self, first: u64, times: usize) -> Result<Supply<'_>> {
-        let Some(Received { spectra, parcel, is_masked }) = &self.available else {
+        let Some(Received { spectra, messages }) = &self.available else {
             return Err(Error::Shape { what: "spectra received", expected: times, actual: 0 });
         };
         let skipped = (first - spectra.start) as usize;
-        let all = (spectra.end - spectra.start) as usize;
-        let (bytes, encoding) = (parcel.bytes.as_slice(), self.plan.encoding());
-        let received = match self.is_direct {
-            true => {
-                let streams = self.plan.inputs() * self.plan.channels();
-                let voltages = Voltages::new(bytes, encoding, streams, encoding.bytes(all), all)?;
-                correlate::Spectra::Streams(voltages.slice(skipped, times)?)
-            }
-            false => correlate::Spectra::Rows(Rows { bytes, times: all, first: skipped }),
-        };
-        let bits = skipped..skipped + times;
-        let words = Plan::mask_words(all);
-        let mask = is_masked.then(|| {
-            let fill = move |mask: &mut [u64]| self.fill_mask(&parcel.mask, words, &bits, mask);
-            Box::new(fill) as super::f_engine::FillMask<'_>
-        });
-        Ok(Supply::Host { spectra: received, mask })
+        let mask = messages.mask(skipped..skipped + times);
+        let mask = mask.map(|fill| Box::new(fill) as FillMask<'_>);
+        Ok(Supply::Host { spectra: messages.received(skipped, times)?, mask })
     }
 
-    /// Writes the bits `bits` of received masks (axes rank, channel, antenna of the rank, word) with the axes channel,
-    /// antenna, word.
-    fn fill_mask(&self, received: &[u64], words: usize, bits: &Range<usize>, mask: &mut [u64]) {
-        let (channels, antennas) = (self.plan.channels(), self.plan.antennas());
-        let row = Plan::mask_words(bits.len());
-        let mut rows = received.chunks_exact(words);
-        for own in &self.division.antennas {
-            for channel in 0..channels {
-                let first = (channel * antennas + own.start) * row;
-                let to = mask[first..][..own.len() * row].chunks_exact_mut(row);
-                to.zip(rows.by_ref()).for_each(|(to, from)| copy_bits(from, bits, to));
-            }
-        }
-    }
-
-    /// Reads out the integration of all ranks; at other ranks than 0 it stays empty.
+    /// Reads out the integration of all ranks; at other ranks than 0 it stays empty. Every gulp must be settled.
     ///
     /// # Errors
     /// As [`Ranks::agree`] and [`XEngine::read`].
@@ -512,21 +267,23 @@ impl Divided {
         integration: &mut Integration,
     ) -> Result<()> {
         let begin = Instant::now();
-        self.ranks.agree(State::GoesOn, 0)?.check()?;
-        let inverse = self.inverse_gains(f_engine)?;
-        let scales = Scales::new(&self.plan, readout, Some(inverse));
-        self.elapsed_s += begin.elapsed().as_secs_f64();
-        let read = x_engine.read(&scales, baselines, &mut self.part);
+        // Gains that are known at all ranks do not change.
+        let is_known = u64::from(self.inverse.is_some());
+        if self.ranks.agree(State::GoesOn, is_known)?.check()?.number == 0 {
+            let inverse = self.inverse_gains(f_engine)?;
+            self.inverse = f_engine.is_final().then(|| inverse.clone());
+            self.elapsed_s += begin.elapsed().as_secs_f64();
+            self.read_scaled(Some(inverse), x_engine, readout, baselines)?;
+        } else {
+            self.elapsed_s += begin.elapsed().as_secs_f64();
+            self.read_scaled(self.inverse.clone(), x_engine, readout, baselines)?;
+        }
         let begin = Instant::now();
-        let state = if read.is_ok() { State::GoesOn } else { State::Gone };
-        let agreement = self.ranks.agree(state, 0)?;
-        read?;
-        agreement.check()?;
         let gathered = self.gather(f_engine)?;
-        let outputs = self.division.outputs.last().map_or(0, |own| own.end);
+        let outputs = self.form.division().outputs.last().map_or(0, |own| own.end);
         integration.clear(0, 0, 0);
         if let Some(all) = gathered {
-            integration.clear(baselines.len(), outputs, self.plan.pairs());
+            integration.clear(baselines.len(), outputs, self.plan().pairs());
             self.counts = Counts::default();
             for (rank, bytes) in all.iter().enumerate() {
                 self.place(rank, bytes, baselines.len(), integration)?;
@@ -536,15 +293,35 @@ impl Divided {
         Ok(())
     }
 
+    /// Reads out this rank's part of the integration, if all ranks can.
+    fn read_scaled(
+        &mut self,
+        inverse: Option<Vec<f64>>,
+        x_engine: &mut XEngine,
+        readout: &Readout,
+        baselines: &[Baseline],
+    ) -> Result<()> {
+        let form = Arc::clone(&self.form);
+        let scales = Scales::new(form.plan(), readout, inverse);
+        let read = x_engine.read(&scales, baselines, &mut self.part);
+        let begin = Instant::now();
+        let state = if read.is_ok() { State::GoesOn } else { State::Gone };
+        let agreement = self.ranks.agree(state, 0)?;
+        self.elapsed_s += begin.elapsed().as_secs_f64();
+        read?;
+        agreement.check().map(drop)
+    }
+
     /// Returns the inverse gains of all antennas in this rank's channels; axes antenna, polarization, channel.
     fn inverse_gains(&mut self, f_engine: &FEngine) -> Result<Vec<f64>> {
-        let sizes = self.division.sizes(8, self.plan.polarizations());
+        let division = self.form.division();
+        let sizes = division.sizes(8, self.plan().polarizations());
         let mut send: Vec<f64> = Vec::new();
         let mut receive = vec![0.0; sizes.receive.iter().sum::<usize>() / 8];
-        let place: usize = sizes.receive[..self.division.own].iter().sum::<usize>() / 8;
-        for (rank, runs) in self.division.channels.iter().enumerate() {
+        let place: usize = sizes.receive[..division.own].iter().sum::<usize>() / 8;
+        for (rank, runs) in division.channels.iter().enumerate() {
             let own = f_engine.inverse_gains(runs);
-            match rank == self.division.own {
+            match rank == division.own {
                 true => receive[place..][..own.len()].copy_from_slice(&own),
                 false => send.extend(own),
             }
@@ -575,8 +352,9 @@ impl Divided {
         baselines: usize,
         integration: &mut Integration,
     ) -> Result<()> {
-        let (antennas, own) = (self.division.antennas[rank].len(), &self.division.outputs[rank]);
-        let (outputs, pairs) = (integration.counts.len() / baselines, self.plan.pairs());
+        let division = self.form.division();
+        let (antennas, own) = (division.antennas[rank].len(), &division.outputs[rank]);
+        let (outputs, pairs) = (integration.counts.len() / baselines, self.plan().pairs());
         let (counts, sums) = (8 * own.len(), 16 * own.len() * pairs);
         let rest = baselines * (counts + sums) + 16 * antennas;
         let recordings = bytes.len().saturating_sub(rest);
@@ -606,89 +384,5 @@ impl Divided {
             bytemuck::cast_slice_mut::<_, u8>(to).copy_from_slice(from);
         }
         Ok(())
-    }
-}
-
-/// Place in a message for the spectra of one input or antenna.
-struct Piece<'a> {
-    unit: usize,
-    runs: &'a [Range<usize>],
-    to: &'a mut [u8],
-}
-
-/// Form of the rows of one input; axes time, channel.
-struct Cut {
-    /// Bytes of a sample.
-    sample: usize,
-    channels: usize,
-    times: usize,
-}
-
-impl Cut {
-    /// Copies the channels of some runs.
-    fn rows(&self, from: &[u8], runs: &[Range<usize>], mut to: &mut [u8]) {
-        for row in from.chunks_exact(self.channels * self.sample).take(self.times) {
-            for run in runs {
-                let (head, rest) = to.split_at_mut(run.len() * self.sample);
-                head.copy_from_slice(&row[run.start * self.sample..run.end * self.sample]);
-                to = rest;
-            }
-        }
-    }
-}
-
-/// Copies the channels of some runs of an antenna, whose streams begin with number `first`; axes channel, polarization,
-/// time.
-fn cut_streams(
-    voltages: Voltages<'_>,
-    first: usize,
-    polarizations: usize,
-    runs: &[Range<usize>],
-    to: &mut [u8],
-) {
-    let streams = runs.iter().flat_map(|run| run.start * polarizations..run.end * polarizations);
-    let each = to.len() / (runs.iter().map(ExactSizeIterator::len).sum::<usize>() * polarizations);
-    for (stream, to) in streams.zip(to.chunks_exact_mut(each)) {
-        to.copy_from_slice(&voltages.row(first + stream)[..each]);
-    }
-}
-
-/// Copies the bits `bits` of a row of words to the start of another; the bits after them become 0.
-fn copy_bits(from: &[u64], bits: &Range<usize>, to: &mut [u64]) {
-    for (index, word) in to.iter_mut().enumerate() {
-        let bit = bits.start + 64 * index;
-        let (place, shift) = (bit / 64, bit % 64);
-        let next =
-            if shift > 0 { from.get(place + 1).map_or(0, |own| own << (64 - shift)) } else { 0 };
-        let left = bits.end - bit;
-        let mask = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-        *word = (from[place] >> shift | next) & mask;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn channels_are_runs_in_ascending_order() {
-        assert_eq!(runs(&[5, 4, 3, 9, 10, 0]), [0..1, 3..6, 9..11]);
-        assert!(runs(&[]).is_empty());
-    }
-
-    #[test]
-    fn bits_are_copied_one_by_one() {
-        let from = [0x9e37_79b9_7f4a_7c15_u64, 0xdead_beef_0123_4567, 0x0f1e_2d3c_4b5a_6978];
-        let bit = |row: &[u64], at: usize| row[at / 64] >> (at % 64) & 1;
-        for start in [0_usize, 1, 63, 64, 65, 100] {
-            for end in start + 1..=192 {
-                let mut to = vec![u64::MAX; (end - start).div_ceil(64)];
-                copy_bits(&from, &(start..end), &mut to);
-                for at in 0..64 * to.len() {
-                    let expected = if at < end - start { bit(&from, start + at) } else { 0 };
-                    assert_eq!(bit(&to, at), expected, "{start} {end} {at}");
-                }
-            }
-        }
     }
 }

@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 /// Largest number of ranks.
 pub const MAX_RANKS: usize = 1 << RANK_BITS;
 
+/// Largest number of spectra that ranks agree on.
+pub(super) const MAX_SPECTRA: u64 = (1 << SPECTRUM_BITS) - 1;
+
 /// Bits of a rank's number, and of a number of spectra, in the value of an agreement.
 const RANK_BITS: u32 = 12;
 const SPECTRUM_BITS: u32 = 50;
@@ -159,6 +162,8 @@ pub struct Ranks {
     count: usize,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
+    /// Agreement that was begun and not waited for, with the state that this rank has declared.
+    unsettled: Option<(State, Pending<Agreement>)>,
     /// Whether no rank expects another call.
     is_over: bool,
     early: EarlyEnd,
@@ -189,7 +194,8 @@ impl Ranks {
         let thread = thread.spawn(move || received.iter().for_each(|order| order(&mut *exchange)));
         let thread = thread.map_err(|error| Error::io("the exchange between ranks", error))?;
         let (orders, thread) = (Some(orders), Some(thread));
-        Ok(Self { own, count, orders, thread, is_over: false, early: EarlyEnd::default() })
+        let early = EarlyEnd::default();
+        Ok(Self { own, count, orders, thread, unsettled: None, is_over: false, early })
     }
 
     /// Returns the number of this rank.
@@ -254,20 +260,66 @@ impl Ranks {
     /// # Errors
     /// As [`Ranks::wait`]; [`Error::Unavailable`] after the last call.
     pub(super) fn agree(&mut self, state: State, number: u64) -> Result<Agreement> {
-        if self.is_over {
-            let what = "the exchange between ranks".to_owned();
-            return Err(Error::Unavailable { what, why: "it has ended".to_owned() });
-        }
+        self.check_order()?;
         let own = Agreement { state, number, rank: self.own }.encoded();
-        let agreement = Agreement::decoded(self.call(move |exchange| exchange.least(own))?);
+        let agreement = self.call(move |exchange| exchange.least(own).map(Agreement::decoded))?;
+        self.note(state, agreement);
+        Ok(agreement)
+    }
+
+    /// Begins an agreement, and after it, if all ranks go on, a call with the least of their numbers. [`Ranks::settle`]
+    /// must wait for the agreement before any other call.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] after the last call.
+    pub(super) fn begin_agreed<T: Send + 'static>(
+        &mut self,
+        state: State,
+        number: u64,
+        work: impl FnOnce(&mut dyn Exchange, u64) -> Result<T> + Send + 'static,
+    ) -> Result<Pending<T>> {
+        self.check_order()?;
+        let own = Agreement { state, number, rank: self.own }.encoded();
+        let (agreed, unsettled) = sync_channel(1);
+        let pending = self.begin(move |exchange| {
+            let agreement = exchange.least(own).map(Agreement::decoded);
+            let number = agreement.as_ref().ok().and_then(|own| own.check().ok());
+            // The caller may have given up.
+            let _ = agreed.send(agreement);
+            match number {
+                Some(agreement) => work(exchange, agreement.number),
+                None => Err(ended()),
+            }
+        });
+        self.unsettled = Some((state, Pending(unsettled)));
+        Ok(pending)
+    }
+
+    /// Waits for an agreement that was begun; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Ranks::wait`].
+    pub(super) fn settle(&mut self) -> Result<Option<Agreement>> {
+        let Some((state, pending)) = self.unsettled.take() else { return Ok(None) };
+        let agreement = self.wait(pending)?;
+        self.note(state, agreement);
+        Ok(Some(agreement))
+    }
+
+    /// Checks that a call may begin.
+    fn check_order(&mut self) -> Result<()> {
+        if self.is_over || self.unsettled.is_some() { Err(ended()) } else { Ok(()) }
+    }
+
+    /// Records the cause of an early end.
+    fn note(&mut self, state: State, agreement: Agreement) {
         if agreement.state < State::GoesOn {
             self.early.change(|cause| {
                 cause.rank.get_or_insert(agreement.rank);
                 cause.is_own |= state < State::GoesOn;
             });
         }
-        self.is_over = agreement.state == State::Gone;
-        Ok(agreement)
+        self.is_over |= agreement.state == State::Gone;
     }
 
     /// Agrees on the least of all numbers, below 2^50.
@@ -285,6 +337,8 @@ impl Ranks {
 
     /// Gives up: takes part in one last agreement, unless no rank expects it.
     pub(super) fn leave(&mut self) {
+        // An agreement that fails is the last one.
+        let _ = self.settle();
         if !self.is_over {
             // An error is recorded in the cause of the early end.
             let _ = self.agree(State::Gone, 0);
@@ -303,6 +357,12 @@ impl Drop for Ranks {
     }
 }
 
+/// Makes the error of a call after the last one.
+fn ended() -> Error {
+    let what = "the exchange between ranks".to_owned();
+    Error::Unavailable { what, why: "it has ended".to_owned() }
+}
+
 /// Checks that numbers of spectra fit into the value of an agreement.
 ///
 /// # Errors
@@ -311,8 +371,7 @@ pub(super) fn check_spectra(spectra: u64) -> Result<()> {
     if spectra >> SPECTRUM_BITS == 0 {
         return Ok(());
     }
-    let rule =
-        format!("ranks correlate fewer than 2^{SPECTRUM_BITS}, from recordings that do not grow");
+    let rule = format!("ranks correlate fewer than 2^{SPECTRUM_BITS}");
     Err(Error::parameter("spectra", spectra, rule))
 }
 

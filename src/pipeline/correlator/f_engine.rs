@@ -5,7 +5,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::antenna::{AntennaInput, Scratch};
+use super::antenna::{AntennaInput, Scratch, Target};
+use super::messages::{Messages, Parts as MessageParts};
 use super::peers::OnDevice;
 use super::reading::Sources;
 use super::recordings::{Channels, Delays};
@@ -60,6 +61,8 @@ pub(super) enum Spectra {
     Rows(Vec<u8>),
     /// Recorded voltages; axes antenna, channel, polarization, time.
     Streams(VoltageBlock<'static>),
+    /// Rows or streams, cut into the channels of each rank.
+    Messages(Messages),
     /// Spectra in the memory of the GPUs that multiply them.
     Device(Box<OnDevice>),
 }
@@ -82,14 +85,21 @@ pub(super) type FillMask<'a> = Box<dyn Fn(&mut [u64]) + 'a>;
 /// Part of a gulp that belongs to one antenna.
 struct Job<'a> {
     antenna: &'a mut AntennaInput,
-    rows: &'a mut [u8],
+    target: Target<'a>,
+}
+
+impl Spectra {
+    /// Returns whether a device holds them.
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self, Self::Device(_))
+    }
 }
 
 impl FEngine {
     /// Builds an F-engine that computes `capacity` spectra per gulp.
     pub(super) fn new(parts: Parts, spectra: Spectra, capacity: usize, threads: &Threads) -> Self {
         Self {
-            scratches: (0..threads.count()).map(|_| Scratch::new()).collect(),
+            scratches: (0..threads.count()).map(|_| Scratch::default()).collect(),
             threads: threads.clone(),
             masked: vec![0; parts.antennas.len()],
             parts,
@@ -111,7 +121,7 @@ impl FEngine {
 
     /// Returns whether spectra are computed on a device.
     pub(super) fn is_on_device(&self) -> bool {
-        !matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_))
+        self.spectra.is_on_device()
     }
 
     /// Returns the counts of the antennas and recordings.
@@ -140,6 +150,11 @@ impl FEngine {
             elements.map(|element| 1.0 / level.divisor(element)).collect()
         };
         antennas.iter().flat_map(own).collect()
+    }
+
+    /// Returns whether the gains of all antennas are known.
+    pub(super) fn is_final(&self) -> bool {
+        self.parts.antennas.iter().all(AntennaInput::is_final)
     }
 
     /// Returns whether the gains that the readout divides by are all 1.
@@ -246,23 +261,35 @@ impl FEngine {
     }
 
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
-        let Parts { sources, antennas, delays, .. } = &mut self.parts;
+        let Parts { sources, antennas, delays, channels, .. } = &mut self.parts;
         let windows = &sources.windows;
-        let on_host = matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_));
+        let on_host = !self.spectra.is_on_device();
         let _span = on_host.then(|| trace::span(Work::Compute, "F-engine"));
+        let mut jobs: Vec<Job<'_>> = Vec::new();
         match &mut self.spectra {
             Spectra::Rows(rows) => {
                 let each = rows.len() / antennas.len();
                 let pairs = antennas.iter_mut().zip(rows.chunks_exact_mut(each));
-                let mut jobs: Vec<Job<'_>> =
-                    pairs.map(|(antenna, rows)| Job { antenna, rows }).collect();
-                self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
-                    let Job { antenna, rows } = &mut job[0];
-                    let window = &windows[antenna.location.recording];
-                    antenna.run(window, rows, own);
-                });
+                let target = |bytes| Target::Rows { bytes, times: self.capacity };
+                jobs.extend(pairs.map(|(antenna, rows)| Job { antenna, target: target(rows) }));
             }
             Spectra::Streams(block) => gather(antennas, windows, block)?,
+            Spectra::Messages(messages) => {
+                let is_direct = messages.is_direct();
+                let parts = messages.antennas(channels.order.len());
+                let pairs = antennas.iter_mut().zip(parts);
+                match is_direct {
+                    true => pairs
+                        .map(|(own, parts)| gather_parts(own, windows, parts))
+                        .collect::<Result<()>>()?,
+                    false => {
+                        jobs.extend(pairs.map(|(antenna, parts)| Job {
+                            antenna,
+                            target: Target::Messages(parts),
+                        }))
+                    }
+                }
+            }
             Spectra::Device(device) => {
                 self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |own, _, antenna| {
                     let window = &windows[antenna[0].location.recording];
@@ -272,6 +299,11 @@ impl FEngine {
                 device.make(antennas, windows, delays, spectra.clone())?;
             }
         }
+        self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
+            let Job { antenna, target } = &mut job[0];
+            let window = &windows[antenna.location.recording];
+            antenna.run(window, target, own);
+        });
         antennas.iter_mut().try_for_each(AntennaInput::take_outcome)
     }
 
@@ -309,6 +341,14 @@ impl FEngine {
             }
             Spectra::Streams(block) => {
                 correlate::Spectra::Streams(block.voltages().slice(skipped, times)?)
+            }
+            // The X-engine has those of all ranks.
+            Spectra::Messages(_) => {
+                return Err(Error::Shape {
+                    what: "spectra of all antennas",
+                    expected: times,
+                    actual: 0,
+                });
             }
             Spectra::Device(device) => {
                 let fill = valid.as_ref().map(|mask: &Mask<'_>| {
@@ -416,6 +456,27 @@ fn gather(antennas: &[AntennaInput], windows: &[Window], block: &mut VoltageBloc
     }
     drop(rows);
     block.set_times(made)
+}
+
+/// Copies the streams of an antenna into its messages; missing samples become 0.
+fn gather_parts(
+    antenna: &AntennaInput,
+    windows: &[Window],
+    mut parts: MessageParts<'_>,
+) -> Result<()> {
+    let (window, location) = (&windows[antenna.location.recording], &antenna.location);
+    let encoding = window.encoding;
+    let (runs, times) = antenna.parts();
+    for (stream, row) in parts.streams(antenna.polarizations()) {
+        row[..encoding.bytes(times)].fill(encoding.zero_byte());
+        for (at, samples) in &runs {
+            let stream = location.streams.start + stream;
+            let voltages = window.voltages(stream..stream + 1, samples.clone())?;
+            let bytes = voltages.row(0);
+            row[encoding.bytes(*at)..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

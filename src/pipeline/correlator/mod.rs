@@ -8,6 +8,7 @@ mod device;
 mod divided;
 mod exchange;
 mod f_engine;
+mod messages;
 mod options;
 mod peers;
 mod reading;
@@ -17,7 +18,7 @@ mod window;
 mod write;
 mod x_engine;
 
-use divided::Divided;
+use divided::{Divided, Made};
 pub use exchange::{EarlyEnd, Exchange, MAX_RANKS, Ranks};
 use f_engine::{Counts, FEngine};
 use options::Request;
@@ -256,6 +257,8 @@ impl ArrayCorrelator {
             return Ok(true);
         }
         if self.next == first {
+            // A live observation has ended with the last integration.
+            self.finish();
             return Ok(false);
         }
         self.read(first, integration)?;
@@ -316,22 +319,58 @@ impl ArrayCorrelator {
 
     /// Makes spectra available; returns false, without any, once a live observation has ended.
     fn supply(&mut self, end: u64) -> Result<bool> {
-        let spectra = self.header.spectra;
-        let Some(mut next) = self.divided.as_ref().map(|own| own.next_gulp(spectra)) else {
-            return self.make(self.next, end);
-        };
-        while let Some(first) = next {
-            let is_stopping = self.divided.as_ref().is_some_and(Divided::is_stopping);
-            let made = match is_stopping {
-                true => Err(Error::stopped("voltages")),
-                false => self.make(first, spectra).map(|_| ()),
-            };
-            let Some(divided) = &mut self.divided else { break };
-            divided.send(&mut self.f_engine, made)?;
-            next = divided.next_gulp(spectra);
+        if self.divided.is_some() {
+            return self.exchange();
         }
-        self.divided.as_mut().map_or(Ok(()), Divided::receive)?;
-        Ok(true)
+        let total = self.make(self.next, end)?;
+        total.map_or(Ok(true), |total| {
+            self.end_at(total);
+            Ok(false)
+        })
+    }
+
+    /// Makes gulps for other ranks, and waits for one of all antennas; returns false once a live observation has ended.
+    fn exchange(&mut self) -> Result<bool> {
+        loop {
+            self.settle()?;
+            let spectra = self.header.spectra;
+            let Some(divided) = &mut self.divided else { return Ok(false) };
+            let Some(first) = divided.next_gulp(spectra) else { break };
+            let made = if divided.is_stopping() {
+                Made::Failed(Error::stopped("voltages"))
+            } else {
+                let most = (spectra - first).min(self.f_engine.capacity as u64);
+                divided.prepare(&mut self.f_engine, most as usize);
+                match self.make(first, spectra) {
+                    Ok(None) => Made::Spectra,
+                    Ok(Some(total)) => Made::Ended(total),
+                    Err(fault) => Made::Failed(fault),
+                }
+            };
+            let Some(divided) = &mut self.divided else { return Ok(false) };
+            divided.send(&mut self.f_engine, made)?;
+            if divided.is_full() {
+                break;
+            }
+        }
+        self.divided.as_mut().map_or(Ok(false), Divided::receive)
+    }
+
+    /// Waits until all ranks have agreed on the length of the last gulp.
+    fn settle(&mut self) -> Result<()> {
+        let Self { divided, f_engine, header, .. } = self;
+        let Some(divided) = divided else { return Ok(()) };
+        if let Some(total) = divided.settle(f_engine, header.spectra)? {
+            self.end_at(total);
+        }
+        Ok(())
+    }
+
+    /// Shortens a live observation to its number of spectra.
+    fn end_at(&mut self, spectra: u64) {
+        let header = &mut self.header;
+        header.spectra = header.spectra.min(spectra);
+        header.integrations = header.spectra.div_ceil(header.integration_spectra);
     }
 
     /// Multiplies and accumulates the available spectra before number `last`.
@@ -344,19 +383,15 @@ impl ArrayCorrelator {
         self.x_engine.run(supply, times, capacity)
     }
 
-    /// Computes the spectra from number `first` on; if a source fails, only those that its samples allow. Returns false, without
-    /// any, once a live observation has ended, whose number of spectra is known then.
-    fn make(&mut self, first: u64, end: u64) -> Result<bool> {
+    /// Computes the spectra from number `first` on; if a source fails, only those that its samples allow. Returns the number of
+    /// all spectra, without making any, once a live observation has ended.
+    fn make(&mut self, first: u64, end: u64) -> Result<Option<u64>> {
         let end = end.min(self.header.spectra);
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
         let mut last = all.min(first + self.f_engine.capacity as u64);
         while !self.f_engine.make(first..last, self.following(last, end))? {
             if let Some(times) = self.f_engine.take_times() {
-                let spectra = self.f_engine.framing().spectra(times);
-                self.header.spectra = self.header.spectra.min(spectra.max(first));
-                let header = &mut self.header;
-                header.integrations = header.spectra.div_ceil(header.integration_spectra);
-                return Ok(false);
+                return Ok(Some(self.f_engine.framing().spectra(times).max(first)));
             }
             if last == first + 1 {
                 let ended = || Error::stopped("voltages");
@@ -364,7 +399,7 @@ impl ArrayCorrelator {
             }
             last = first + (last - first) / 2;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Returns the number of spectra that are computed together after those before `last`, in an integration that ends
@@ -396,6 +431,7 @@ impl ArrayCorrelator {
 
     /// Reads out the integration that begins with spectrum `first`.
     fn read(&mut self, first: u64, integration: &mut Integration) -> Result<()> {
+        self.settle()?;
         let Self { header, f_engine, x_engine, readout, baselines, divided, .. } = self;
         match divided {
             Some(divided) => {

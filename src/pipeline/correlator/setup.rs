@@ -2,19 +2,22 @@
 //!
 //! Invariant: a correlator that is built can run; construction reports all faults of options and headers.
 
+use std::sync::Arc;
+
 use super::antenna::{
     AntennaInput, Bank, GainControl, GainSource, GainTable, SampleLocation, check_precision,
     encoding,
 };
 use super::device::{DeviceConfig, SampleFormat};
-use super::divided::{Divided, Division, EnginePlans};
+use super::divided::Divided;
 use super::exchange::{Ranks, check_spectra};
 use super::f_engine::{FEngine, Parts, Spectra};
+use super::messages::{Division, EnginePlans, MessageForm, Messages};
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
 use super::peers::OnDevice;
 use super::reading::{Reader, Sources};
 use super::recordings::{
-    ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
+    ArrayInput, Baseline, Channels, Delays, ENDLESS, Model, Recordings, Tracking, array_numbers,
     delay_model, select_baselines,
 };
 use super::window::{Flags, Framing, unpacked};
@@ -71,8 +74,8 @@ struct SpectraBuffer {
 
 /// Part of a correlation that this process computes.
 struct Part {
-    /// None in a single process.
-    division: Option<Division>,
+    /// Messages of a gulp; none in a single process.
+    form: Option<Arc<MessageForm>>,
     /// Array numbers of the antennas whose spectra are computed here, ascending.
     antennas: Vec<usize>,
     /// Plan of all antennas and channels.
@@ -100,21 +103,25 @@ impl Part {
         .with_precision(options.precision);
         let Some(ranks) = ranks else {
             return Ok(Self {
-                division: None,
                 antennas: correlated.to_vec(),
                 plans: EnginePlans { f_engine: whole.clone(), x_engine: whole.clone() },
                 whole,
                 readout: Readout::new(&shape.channels),
+                form: None,
             });
         };
-        check_spectra(shape.spectra)?;
+        if shape.recordings.times < ENDLESS {
+            check_spectra(shape.spectra)?;
+        }
         let division = Division::new(ranks, correlated.len(), &shape.channels)?;
+        let (plans, channels) = (division.plans(&whole)?, &shape.channels);
+        let (runs, outputs) = (&division.channels[division.own], &division.outputs[division.own]);
         Ok(Self {
             antennas: correlated[division.antennas()].to_vec(),
-            plans: division.plans(&whole)?,
+            readout: Readout::part(channels, runs, outputs),
+            form: Some(Arc::new(MessageForm::new(division, plans.x_engine.clone(), shape.direct))),
+            plans,
             whole,
-            readout: division.readout(&shape.channels),
-            division: Some(division),
         })
     }
 }
@@ -161,15 +168,13 @@ pub(super) fn build(
     let buffer = shape.spectra_buffer(request.backend, &part, &formats, gulp)?;
     let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
     let mut antennas =
-        shape.antennas(&request, &sources, &Numbers { all: &numbers, part: &part }, capacity)?;
-    if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
+        shape.antennas(&request, &sources, &Numbers { all: &numbers, part: &part })?;
+    if spectra.is_on_device() {
         antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
     let sources = shape.windowed_sources(sources, capacity, threads.count());
-    let Part { division, plans, readout, .. } = part;
-    let divided = ranks.zip(division);
-    let divided = divided
-        .map(|(ranks, division)| Divided::new(ranks, division, plans.x_engine, shape.direct));
+    let Part { form, readout, .. } = part;
+    let divided = ranks.zip(form).map(|(ranks, form)| Divided::new(ranks, form));
     let parts = Parts { sources, antennas, channels: shape.channels, delays, not_on_device };
     let f_engine = FEngine::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, f_engine, x_engine, readout, baselines, divided })
@@ -271,23 +276,22 @@ impl SpectraParameters {
         let plan = &part.whole;
         let mut together = gulp_capacity(plan, self.spectra, gulp);
         let capacity = together;
-        if backend.is_gpu() && part.division.is_none() {
+        if backend.is_gpu() && part.form.is_none() {
             together = together.max(gulp_capacity_on_device(plan, self.spectra, gulp));
         }
         let own = &part.plans.f_engine;
         let row = own.inputs() * own.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average;
         let visibilities = (needed.baselines * channels).checked_mul(16 * plan.pairs() + 8)?;
-        let messages = match &part.division {
-            Some(division) => division.bytes(&part.plans, capacity, visibilities)?,
-            None => 0,
+        let messages = match &part.form {
+            Some(form) => form.bytes(capacity, visibilities)?,
+            None => capacity.checked_mul(row)?,
         };
         let Framing { hop, span } = self.framing();
         let times = together.checked_mul(hop as usize)?.checked_add(span as usize)?;
         let windows = needed.windows.iter().map(|bits| bits.checked_mul(times).map(|all| all / 8));
         let parts = [
             XEngine::bytes(&part.plans.x_engine, capacity, backend),
-            capacity.checked_mul(row),
             // One integration is written while the next is summed.
             visibilities.checked_mul(2),
             Some(messages),
@@ -306,7 +310,7 @@ impl SpectraParameters {
     ) -> Prefetch {
         let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
         let mut sources = correlate::sources(&part.plans.x_engine, device);
-        if part.division.is_none() {
+        if part.form.is_none() {
             let plan = &part.whole;
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
             let config = self.device_config(plan, formats, capacity);
@@ -343,7 +347,7 @@ impl SpectraParameters {
     ) -> Result<SpectraBuffer> {
         let plan = &part.plans.f_engine;
         let mut not_on_device = None;
-        if backend.is_gpu() && part.division.is_some() {
+        if backend.is_gpu() && part.form.is_some() {
             not_on_device = Some("ranks exchange spectra in the host's memory".to_owned());
         } else if backend.is_gpu() {
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
@@ -358,6 +362,10 @@ impl SpectraParameters {
             }
         }
         let capacity = gulp_capacity(&part.whole, self.spectra, gulp);
+        if let Some(form) = &part.form {
+            let spectra = Spectra::Messages(Messages::new(Arc::clone(form)));
+            return Ok(SpectraBuffer { spectra, capacity, not_on_device });
+        }
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
@@ -449,7 +457,6 @@ impl SpectraParameters {
         request: &Request<'_>,
         sources: &[Box<dyn VoltageSource>],
         numbers: &Numbers<'_>,
-        capacity: usize,
     ) -> Result<Vec<AntennaInput>> {
         let (channels, options) = (&self.channels, request.options);
         let backend = match &request.backend.host() {
@@ -491,7 +498,7 @@ impl SpectraParameters {
                     false => GainSource::new(&options.gains, &table, *number),
                 };
                 let gains = GainControl::new(header.polarizations, channels, self.encoding, gains);
-                antennas.push(AntennaInput::new(place, bank, flags, gains, capacity, &backend));
+                antennas.push(AntennaInput::new(place, bank, flags, gains, &backend));
             }
         }
         antennas.sort_by_key(|antenna: &AntennaInput| antenna.location.antenna);
