@@ -282,6 +282,21 @@ impl<'a> Saved<'a> {
         self.fill_f32(bytemuck::cast_slice_mut(to))
     }
 
+    /// Reads at most `most` complex numbers.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for more, or for an odd count of components.
+    pub fn complex(&mut self, most: usize) -> Result<Vec<Complex<f32>>> {
+        let count = self.at_most(most.saturating_mul(2))?;
+        if !count.is_multiple_of(2) {
+            return Err(self.fault("complex numbers", format!("{count} components found")));
+        }
+        let bytes = self.take(count.saturating_mul(4))?;
+        let float = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+        let pairs = bytes.as_chunks::<4>().0.chunks_exact(2);
+        Ok(pairs.map(|pair| Complex::new(float(&pair[0]), float(&pair[1]))).collect())
+    }
+
     /// Reads exactly `to.len()` double-precision complex numbers.
     ///
     /// # Errors
@@ -339,6 +354,8 @@ mod tests {
         let floats = saved.f64s(2).expect("two");
         assert_eq!((floats[0], floats[1].to_bits()), (1.5, (-0.0_f64).to_bits()));
         let mut z = [Complex::default()];
+        assert!(saved.clone().complex(0).is_err());
+        assert_eq!(saved.clone().complex(1).ok().as_deref(), Some(&[Complex::new(1.0, 2.0)][..]));
         saved.fill_complex(&mut z).expect("one");
         assert_eq!(z, [Complex::new(1.0, 2.0)]);
         saved.end().expect("all");

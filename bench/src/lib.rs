@@ -38,6 +38,7 @@ use clap::{Args, Subcommand};
 use sidereal::Result;
 use sidereal::backend::Backend;
 
+pub use chains::scale::measure_exchange;
 pub use injections::{
     Outcome as Injected, Pair as InjectedPair, Recovered as RecoveredPair, recovered,
 };
@@ -109,6 +110,11 @@ impl Arguments {
             Command::Live(_) => Some("bench live"),
             _ => None,
         }
+    }
+
+    /// Returns whether the processes that mpirun starts measure together, in [`measure_exchange`].
+    pub fn is_divided(&self) -> bool {
+        matches!(&self.command, Command::Scale(arguments) if arguments.is_exchange())
     }
 
     /// Returns the paths of the output files.

@@ -41,6 +41,9 @@ pub trait Caller {
     /// [`Error::stopped`].
     fn check_interrupt(&self) -> Result<()>;
 
+    /// Returns whether the program can exchange data with others that `mpirun` starts.
+    fn has_ranks(&self) -> bool;
+
     /// Has a folder removed if the program is ended by a signal during the lifetime of the value.
     fn hold(&self, folder: &Path) -> Box<dyn std::any::Any>;
 }

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::pipeline::Ranks;
 use sidereal::{Error, Result};
 use sidereal_bench::{Caller, Document, Figure, LEAKAGE, SCALLOPING, Session};
 
 use crate::common::Common;
+use crate::interrupt::Exit;
 use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles};
 use crate::plots::{Png, bench as figures};
 use crate::provenance::Made;
-use crate::{interrupt, json};
+use crate::{interrupt, json, ranks};
 
 /// Measure the rates of this machine.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +30,11 @@ impl Arguments {
     /// Returns the benchmark's name if it has no GPU kernels.
     pub(crate) fn cpu_only_name(&self) -> Option<&'static str> {
         self.bench.cpu_only_name()
+    }
+
+    /// Returns whether several processes measure together.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.bench.is_divided()
     }
 }
 
@@ -54,7 +61,30 @@ pub(crate) struct TableDocument {
 /// # Errors
 /// [`Error::Unavailable`] if the process is not the `sidereal` program, because some benchmarks start the program of
 /// their process again.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    if arguments.is_divided() {
+        return ranks::run(
+            common,
+            |common, own| measure_exchange(own, common).map(Exit::from),
+            |common, own| measure_exchange(Some(own), common),
+        );
+    }
+    measure_alone(arguments, common).map(Exit::from)
+}
+
+/// Measures the exchange between ranks; rank 0 prints the rates.
+fn measure_exchange(own: Option<Ranks>, common: &Common) -> Result<()> {
+    let Some(own) = own else {
+        let rule = "mpirun -n N starts the processes that exchange data";
+        return Err(Error::parameter("--exchange", "one process", rule));
+    };
+    match sidereal_bench::measure_exchange(own)? {
+        Some(rates) => common.print(&Document::One(rates)),
+        None => Ok(()),
+    }
+}
+
+fn measure_alone(arguments: &Arguments, common: &Common) -> Result<()> {
     // Another program needs arguments to call this command line.
     if common.program.as_ref().is_none_or(|program| !program.arguments.is_empty()) {
         let why =
@@ -128,6 +158,10 @@ impl Caller for Common {
 
     fn check_interrupt(&self) -> Result<()> {
         interrupt::check()
+    }
+
+    fn has_ranks(&self) -> bool {
+        cfg!(feature = "mpi")
     }
 
     fn hold(&self, folder: &Path) -> Box<dyn std::any::Any> {

@@ -191,6 +191,8 @@ impl Verb {
         match self {
             Self::Correlate(_) | Self::Rerun(_) => true,
             Self::Search(arguments) => arguments.is_divided(),
+            Self::Spiir(arguments) => arguments.is_divided(),
+            Self::Bench(arguments) => arguments.is_divided(),
             _ => false,
         }
     }
@@ -341,6 +343,6 @@ fn run_verb(arguments: &Arguments) -> Result<Exit> {
         Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),
         Verb::Completions(arguments) => manual::complete(arguments, full_command()).map(Exit::from),
         Verb::Man(arguments) => manual::write(arguments, full_command(), common).map(Exit::from),
-        Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
+        Verb::Bench(arguments) => bench::run(arguments, common),
     }
 }

@@ -2,19 +2,24 @@
 //!
 //! Invariant: a transform has the same bits whichever thread runs it, and whatever ran before.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use num_complex::Complex64;
-use rustfft::{Fft, FftPlanner};
+use rustfft::{Fft, FftDirection, FftPlanner};
 
-/// Planner of Fourier transforms, and buffers that are used again: memory that is returned to the system and requested
+/// Plans of Fourier transforms, and buffers that are used again: memory that is returned to the system and requested
 /// anew for each transform costs as much as the transform.
 pub(crate) struct Transforms {
-    planner: Mutex<FftPlanner<f64>>,
+    plans: Mutex<Plans>,
     free: Mutex<Free>,
 }
+
+/// Plans by length, and whether they are inverse ones. A planner builds long transforms from shorter ones that it has planned before, which changes the last
+/// bits, so each plan comes from a planner of its own.
+type Plans = HashMap<(usize, bool), Arc<dyn Fft<f64>>>;
 
 /// Buffers that are not in use, by the number of bits of the length that they were requested for, so that short
 /// requests do not hold long buffers.
@@ -29,24 +34,26 @@ impl fmt::Debug for Transforms {
 impl Default for Transforms {
     fn default() -> Self {
         let free = vec![Vec::new(); 1 + usize::BITS as usize];
-        Self { planner: Mutex::new(FftPlanner::new()), free: Mutex::new(free) }
+        Self { plans: Mutex::default(), free: Mutex::new(free) }
     }
 }
 
 impl Transforms {
     /// Transforms in place with `exp(-2 pi i k n / N)`.
     pub(crate) fn forward(&self, series: &mut [Complex64]) {
-        let fft = locked(&self.planner).plan_fft_forward(series.len());
-        self.process(&fft, series);
+        self.process(false, series);
     }
 
     /// Transforms in place with `exp(2 pi i k n / N)`; does not divide by N.
     pub(crate) fn inverse(&self, series: &mut [Complex64]) {
-        let fft = locked(&self.planner).plan_fft_inverse(series.len());
-        self.process(&fft, series);
+        self.process(true, series);
     }
 
-    fn process(&self, fft: &Arc<dyn Fft<f64>>, series: &mut [Complex64]) {
+    fn process(&self, is_inverse: bool, series: &mut [Complex64]) {
+        let length = series.len();
+        let direction = if is_inverse { FftDirection::Inverse } else { FftDirection::Forward };
+        let plan = || FftPlanner::new().plan_fft(length, direction);
+        let fft = Arc::clone(locked(&self.plans).entry((length, is_inverse)).or_insert_with(plan));
         let mut scratch = self.buffer(fft.get_inplace_scratch_len());
         fft.process_with_scratch(series, &mut scratch);
     }
@@ -122,6 +129,24 @@ impl Drop for Buffer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transform_does_not_depend_on_earlier_lengths() {
+        let (first, second) = (Transforms::default(), Transforms::default());
+        for length in [8, 16, 24, 48, 96, 128, 768, 1536, 3072] {
+            first.forward(&mut vec![Complex64::ONE; length]);
+        }
+        for length in [3 << 11, 3 << 12, 1 << 14, 5 << 10, 9 << 9] {
+            let mut both = [&first, &second].map(|transforms| {
+                let wave = |n: usize| Complex64::cis((n * n % length) as f64);
+                let mut series: Vec<Complex64> = (0..length).map(wave).collect();
+                transforms.forward(&mut series);
+                series
+            });
+            assert!(both[0] == both[1], "{length}");
+            first.inverse(&mut both[0]);
+        }
+    }
 
     #[test]
     fn buffers_are_used_again_and_transforms_do_not_see_their_past() {

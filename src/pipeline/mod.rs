@@ -10,6 +10,7 @@ pub mod correlator;
 pub mod cutout;
 pub mod detections;
 pub mod dump;
+mod exchange;
 mod flagged;
 mod gulps;
 mod options;
@@ -21,6 +22,7 @@ pub mod series;
 mod summed;
 pub mod voltage;
 
+pub use exchange::{EarlyEnd, Exchange, ExchangeRates, MAX_RANKS, Ranks};
 pub use overlap::overlapped;
 pub use run::{Ending, Status};
 pub use summed::Summed;

@@ -66,6 +66,9 @@ pub struct Options {
 const GROUP: usize = 512;
 const MAX_GROUPS: usize = 24;
 
+/// Most templates that the CPU lays out together.
+pub(super) const UNIT: usize = 16;
+
 /// Checked filter bank, or [some of its templates](Plan::parts).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -121,30 +124,35 @@ impl Plan {
     /// Divides the templates into at most `count` plans of about the same cost, in order. All have the latency and the
     /// rates of this plan, and compute the same bits as this plan.
     ///
-    /// Sums of a template depend on the other templates with which a GPU lays out its filters, so a part holds whole
-    /// groups of templates, whose number depends only on that of the bank.
+    /// Sums of a template depend on the other templates with which a device lays out its filters, so a part holds whole
+    /// groups of templates of a GPU, whose number depends only on that of the bank.
     pub fn parts(&self, count: usize) -> Vec<Self> {
-        let groups: Vec<Range<usize>> = self.groups().collect();
-        let costs: Vec<f64> = groups
-            .iter()
-            .map(|group| {
-                let templates = &self.options.templates[group.clone()];
-                templates.iter().map(Template::effective_filters).sum()
-            })
-            .collect();
-        let total: f64 = costs.iter().sum();
-        let mut middle = 0.0;
-        let share_of = |cost: &f64| {
-            let share = ((middle + cost / 2.0) / total * count as f64) as usize;
-            middle += cost;
-            share
+        self.divided(&self.groups().collect::<Vec<_>>(), count)
+    }
+
+    /// As [`Plan::parts`], for the CPU, which lays out fewer templates together.
+    pub fn parts_on_cpu(&self, count: usize) -> Vec<Self> {
+        let own = self.own.clone();
+        let unit = |first: usize| first..(first + self.unit()).min(own.end);
+        let units: Vec<Range<usize>> = own.clone().step_by(self.unit()).map(unit).collect();
+        self.divided(&units, count)
+    }
+
+    /// Returns the number of templates that the CPU lays out together: fewer if the bank has few, so that threads share them
+    /// evenly.
+    pub(super) fn unit(&self) -> usize {
+        (self.options.templates.len() / 16).next_power_of_two().clamp(4, UNIT)
+    }
+
+    /// Divides consecutive groups of templates.
+    fn divided(&self, groups: &[Range<usize>], count: usize) -> Vec<Self> {
+        let cost = |group: &Range<usize>| -> f64 {
+            self.options.templates[group.clone()].iter().map(Template::effective_filters).sum()
         };
-        let shares: Vec<usize> = costs.iter().map(share_of).collect();
-        let numbered: Vec<(usize, Range<usize>)> = shares.into_iter().zip(groups).collect();
-        numbered
-            .chunk_by(|a, b| a.0 == b.0)
-            .map(|some| Self { own: some[0].1.start..some[some.len() - 1].1.end, ..self.clone() })
-            .collect()
+        let costs: Vec<f64> = groups.iter().map(cost).collect();
+        let parts = balanced(&costs, count).into_iter();
+        let own = |part: Range<usize>| groups[part.start].start..groups[part.end - 1].end;
+        parts.map(|part| Self { own: own(part), ..self.clone() }).collect()
     }
 
     /// Returns the groups of templates that a GPU lays out on their own.
@@ -207,6 +215,29 @@ impl Plan {
     pub fn filters(&self) -> usize {
         self.own().iter().map(Template::filters).sum()
     }
+}
+
+/// Divides a number of things of these costs, in order, into `count` parts of about the same cost, each with at least one
+/// thing; fewer parts if there are fewer things.
+fn balanced(costs: &[f64], count: usize) -> Vec<Range<usize>> {
+    let count = count.min(costs.len());
+    let total: f64 = costs.iter().sum();
+    let mut ends = Vec::with_capacity(count);
+    let (mut next, mut spent) = (0, 0.0);
+    for part in 1..=count {
+        let first = next;
+        let most = costs.len() - (count - part);
+        while next < most {
+            let is_beyond = spent + costs[next] / 2.0 >= total * part as f64 / count as f64;
+            if next > first && is_beyond && part < count {
+                break;
+            }
+            spent += costs[next];
+            next += 1;
+        }
+        ends.push(first..next);
+    }
+    ends
 }
 
 fn check_template(index: usize, template: &Template) -> Result<()> {
@@ -442,5 +473,15 @@ mod tests {
         }
         assert!(gain(&resampler.down, 0, 0.3077).norm() < 1e-4);
         assert!(gain(&resampler.up, 0, 0.3077).norm() / 2.0 < 5e-3);
+    }
+
+    #[test]
+    fn parts_of_about_the_same_cost_all_have_something() {
+        assert_eq!(balanced(&[1.0; 8], 4), [0..2, 2..4, 4..6, 6..8]);
+        assert_eq!(balanced(&[3.0, 1.0, 1.0, 1.0], 2), [0..1, 1..4]);
+        assert_eq!(balanced(&[1.0, 1.0, 1.0, 9.0], 3), [0..2, 2..3, 3..4]);
+        assert_eq!(balanced(&[9.0, 1.0, 1.0], 3), [0..1, 1..2, 2..3]);
+        assert_eq!(balanced(&[1.0, 2.0], 5), [0..1, 1..2]);
+        assert_eq!(balanced(&[0.0; 3], 2), [0..1, 1..3]);
     }
 }

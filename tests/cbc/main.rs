@@ -12,6 +12,8 @@ mod coloured;
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/ranks.rs"]
+mod connected;
 #[path = "../common/random.rs"]
 mod random;
 #[allow(dead_code)]
@@ -21,6 +23,7 @@ mod whitened;
 mod background;
 mod bank;
 mod coincidence;
+mod ranks;
 mod resumed;
 mod science;
 mod science_events;

@@ -1,4 +1,4 @@
-"""Correlations and searches of beams that mpirun divides among processes: the files of one process, and runs that end early."""
+"""Runs that mpirun divides among processes: the files of one process, and runs that end early."""
 
 import json
 import os
@@ -326,3 +326,146 @@ def test_a_program_without_mpi_says_so(small):
     code, output = Job(folder, 2, *correlation("without.uvh5", names), program=program).wait()
     assert code != 0 and output.count("built without MPI") == 1, output
     assert not (folder / "without.uvh5").exists()
+
+
+def binaries(name, *options):
+    """The words of a search of two detectors for binaries."""
+    strain = ["strain_H1.hdf5", "strain_L1.hdf5"]
+    words = ["spiir", "search", *strain, "-o", name, "--f-low", 40, "--device", "cpu", "--reproducible", "--no-progress", *options]
+    return [str(word) for word in words]
+
+
+def simulate_strain(folder, seconds, templates):
+    inject = "m1=36,m2=29,distance=400,ra=1.95,dec=-1.27,inclination=2.7,time=1400000040"
+    words = ["simulate", "strain", "strain.hdf5", "--detectors", "H1,L1", "--start", 1400000000, "--length", seconds, "--seed", 5, "-q"]
+    subprocess.run([str(word) for word in [PROGRAM, *words, "--inject", inject]], cwd=folder, check=True, timeout=300)
+    masses = [f"{30 + number % 7},{20 + number // 7}" for number in range(templates)]
+    (folder / "binaries.csv").write_text("\n".join(["mass1,mass2", *masses]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def strain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("strain")
+    simulate_strain(folder, 64, 20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def long_strain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long_strain")
+    simulate_strain(folder, 512, 24)
+    return folder
+
+
+def contents(folder):
+    """The bytes of the files of a folder, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--templates", "binaries.csv", "--png"),
+        ("--templates", "binaries.csv", "--causal", "--no-plots"),
+        ("--masses", "20:40", "--no-plots", "--gulp", "777"),
+    ],
+)
+def test_ranks_find_the_binaries_of_one_process(strain, options):
+    one = [PROGRAM, *binaries("one", "--overwrite", *options)]
+    subprocess.run(one, cwd=strain, check=True, timeout=300, capture_output=True)
+    expected = contents(strain / "one")
+    assert json.loads(expected["events.json"])["found"] > 0
+    for ranks in (1, 2, 4):
+        code, output = Job(strain, ranks, *binaries("ranks", "--overwrite", *options)).wait(300)
+        assert code == 0, output
+        assert output.count("written: ranks") == 1, output
+        found = contents(strain / "ranks")
+        assert found.keys() == expected.keys()
+        for name in found:
+            assert found[name] == expected[name], f"{name}, {ranks} ranks"
+
+
+def test_banks_that_ranks_share_find_the_events_of_one_process(strain):
+    search = [PROGRAM, *binaries("made", "--templates", "binaries.csv", "--no-plots", "--overwrite")]
+    subprocess.run(search, cwd=strain, check=True, timeout=300, capture_output=True)
+    words = ["spiir", "search", "strain_H1.hdf5", "strain_L1.hdf5", "--bank", "H1=made/bank_H1.h5", "--bank", "L1=made/bank_L1.h5"]
+    words += ["--device", "cpu", "--reproducible", "--no-plots", "--overwrite"]
+    one = [PROGRAM, *words, "-o", "one_bank"]
+    subprocess.run(one, cwd=strain, check=True, timeout=300, capture_output=True)
+    code, output = Job(strain, 3, *words, "-o", "ranks_bank").wait()
+    assert code == 0, output
+    assert contents(strain / "ranks_bank") == contents(strain / "one_bank")
+
+
+def test_a_killed_rank_ends_a_search_for_binaries_which_goes_on_later(long_strain):
+    options = ("--templates", "binaries.csv", "--no-plots", "-t", 1, "--gulp", 1024)
+    job = Job(long_strain, 2, *binaries("killed", *options))
+    until = time.monotonic() + 120
+    while not list(long_strain.glob(".killed.unfinished*/checkpoint")):
+        assert job.process.poll() is None and time.monotonic() < until, job.log.read_text()
+        time.sleep(0.02)
+    os.kill(job.process_of(1), signal.SIGKILL)
+    code, output = job.wait(30)
+    assert code != 0 and "rank 1" in output, output
+    assert not (long_strain / "killed").exists()
+    # Each rank has saved the state of its templates.
+    code, output = Job(long_strain, 3, *binaries("killed", "--resume", *options)).wait()
+    assert code != 0 and "processes" in output, output
+    code, output = Job(long_strain, 2, *binaries("killed", "--resume", *options)).wait(300)
+    assert code == 0, output
+    whole = [PROGRAM, *binaries("whole", *options)]
+    subprocess.run(whole, cwd=long_strain, check=True, timeout=300, capture_output=True)
+    assert contents(long_strain / "killed") == contents(long_strain / "whole")
+
+
+def test_a_rank_that_is_stopped_stops_a_search_for_binaries(long_strain):
+    job = Job(long_strain, 2, *binaries("stopped", "--templates", "binaries.csv", "--no-plots", "-t", 1, "--gulp", 1024))
+    until = time.monotonic() + 120
+    while not list(long_strain.glob(".stopped.unfinished*/checkpoint")):
+        assert job.process.poll() is None and time.monotonic() < until, job.log.read_text()
+        time.sleep(0.02)
+    os.kill(job.process_of(1), signal.SIGTERM)
+    code, output = job.wait(60)
+    assert code != 0, output
+    document = json.loads((long_strain / "stopped" / "events.json").read_text())
+    assert not document["complete"] and 0 < document["livetime_s"] < 500
+    assert output.count("rank 1: stopped on request.") == 1, output
+
+
+def test_more_ranks_than_templates_are_an_error(strain):
+    (strain / "two.csv").write_text("mass1,mass2\n30,20\n40,30\n")
+    code, output = Job(strain, 3, *binaries("many", "--templates", "two.csv")).wait()
+    assert code != 0 and output.count("is 3") == 1 and "2 templates" in output, output
+    assert not (strain / "many").exists()
+
+
+def test_ranks_with_different_strain_are_named(strain):
+    words = binaries("different", "--templates", "binaries.csv")
+    # Each rank has a folder of its own, as machines without a common disk have.
+    script = f"mkdir -p own$OMPI_COMM_WORLD_RANK && cd own$OMPI_COMM_WORLD_RANK && exec {PROGRAM} " + " ".join(words)
+    for rank in (0, 1):
+        own = strain / f"own{rank}"
+        own.mkdir()
+        shutil.copy(strain / "binaries.csv", own)
+        for name in ("strain_H1.hdf5", "strain_L1.hdf5"):
+            # Rank 1 has exchanged the detectors' files.
+            shutil.copy(strain / name, own / (name if rank == 0 else name.translate(str.maketrans("HL", "LH"))))
+    code, output = Job(strain, 2, "-c", script, program="sh").wait()
+    assert code != 0 and "rank 1" in output and "its strain" in output, output
+    assert not (strain / "own0" / "different").exists()
+
+
+def test_the_benchmark_compares_ranks(strain):
+    words = ["bench", "scale", "--over", "ranks", "--quick", "--numbers", "1,2", "--device", "cpu", "--folder", ".", "--json"]
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    made = subprocess.run([PROGRAM, *words], cwd=strain, env=environment, capture_output=True, timeout=600, text=True)
+    assert made.returncode == 0, made.stderr
+    rows = json.loads(made.stdout)
+    assert {row["case"].split(",")[0] for row in rows} == {"correlate", "spiir search", "search --beams"}
+    for one, two in zip(rows[::2], rows[1::2]):
+        assert (one["number"], two["number"], two["same_products"]) == (1, 2, True)
+        # Beams are not exchanged.
+        assert (two["exchange_s"] > 0) != ("beams" in two["case"]) and one["exchange_s"] == 0
+    # Without mpirun it says so.
+    made = subprocess.run([PROGRAM, *words], cwd=strain, env={"PATH": "/nowhere"}, capture_output=True, timeout=60, text=True)
+    assert made.returncode != 0 and "mpirun" in made.stderr, made.stderr

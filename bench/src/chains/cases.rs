@@ -25,6 +25,8 @@ pub(crate) enum Verb {
     Correlate,
     /// Search of two detectors' strain for binaries, with given masses and with ready filter banks.
     Spiir,
+    /// Search of the beams of an observation.
+    Beams,
     /// The demonstration of every verb.
     Demo,
 }
@@ -34,6 +36,8 @@ pub(crate) enum Verb {
 pub(crate) enum Size {
     /// About a minute on two cores.
     Quick,
+    /// Some hundreds of megabytes: runs of some seconds to a minute on two cores.
+    Small,
     /// Gigabytes, as in the record.
     Full,
     /// The same, and a search of 16.8 GB.
@@ -49,6 +53,8 @@ pub(super) struct Sizes {
     search: Filterbank,
     long: Option<Filterbank>,
     short: Filterbank,
+    /// Each of the [`BEAMS`] beams.
+    beam: Filterbank,
     series: Filterbank,
     blocks: u64,
     coherent_blocks: u64,
@@ -65,6 +71,7 @@ impl Sizes {
                 search: filterbank(12_288, 3),
                 long: None,
                 short: filterbank(8_192, 3),
+                beam: filterbank(8_192, 1),
                 series: filterbank(12_288, 2),
                 blocks: 4,
                 coherent_blocks: 2,
@@ -73,11 +80,26 @@ impl Sizes {
                 templates: 8,
             };
         }
+        if size == Size::Small {
+            return Self {
+                search: filterbank(40_960, 9),
+                long: None,
+                short: filterbank(8_192, 3),
+                beam: filterbank(20_480, 3),
+                series: filterbank(20_480, 6),
+                blocks: 24,
+                coherent_blocks: 8,
+                array: Array { antennas: 32, times: 1 << 22 },
+                strain_s: 1024,
+                templates: 256,
+            };
+        }
         let search = filterbank(151_936, 27);
         Self {
             search,
             long: (size == Size::Large).then_some(Filterbank { silent: 3, ..search }),
             short: filterbank(16_384, 3),
+            beam: filterbank(49_152, 9),
             series: filterbank(158_336, 6),
             blocks: 240,
             coherent_blocks: 60,
@@ -89,6 +111,11 @@ impl Sizes {
 }
 
 impl Sizes {
+    /// Returns sizes with at least as many templates.
+    pub(super) fn with_templates(self, least: usize) -> Self {
+        Self { templates: self.templates.max(least), ..self }
+    }
+
     /// Returns sizes with `factor` times the data: longer recordings, and more templates.
     pub(super) fn times(self, factor: u64) -> Self {
         let longer = |one: Filterbank| Filterbank { bursts: factor * one.bursts, ..one };
@@ -96,6 +123,7 @@ impl Sizes {
             search: longer(self.search),
             long: self.long.map(longer),
             short: longer(self.short),
+            beam: longer(self.beam),
             series: longer(self.series),
             blocks: factor * self.blocks,
             coherent_blocks: factor * self.coherent_blocks,
@@ -219,6 +247,7 @@ impl Verb {
             Self::Dedisperse => sizes.series.bytes() + series_bytes(sizes.series),
             Self::Correlate => sizes.array.bytes() + visibility_bytes(sizes.array),
             Self::Spiir => 2 * 8 * 4096 * sizes.strain_s + spiir_bytes(sizes),
+            Self::Beams => BEAMS * sizes.beam.bytes(),
             Self::Demo => 1 << 30,
         };
         bytes + MORE
@@ -241,6 +270,7 @@ impl Verb {
             Self::Dedisperse => dedisperse(sizes, folder, maker),
             Self::Correlate => correlate(sizes, folder, maker),
             Self::Spiir => spiir(sizes, folder),
+            Self::Beams => beams(sizes, folder, maker),
             Self::Demo => {
                 let words = format!("demo -o {OUTPUT}");
                 Ok(vec![Chain::new("demo", &words, vec![], "demo")])
@@ -272,6 +302,23 @@ fn search(sizes: &Sizes, folder: &Path, maker: &Maker<'_>) -> Result<Vec<Chain>>
         add(long, "long.fil", &[("no pictures", "--max-plots 0")])?;
     }
     Ok(chains)
+}
+
+/// Beams of an observation.
+const BEAMS: u64 = 8;
+
+fn beams(sizes: &Sizes, folder: &Path, maker: &Maker<'_>) -> Result<Vec<Chain>> {
+    let paths: Vec<PathBuf> =
+        (0..BEAMS).map(|beam| folder.join(format!("beam{beam}.fil"))).collect();
+    sizes.beam.write(&paths[0], maker)?;
+    for path in &paths[1..] {
+        std::fs::copy(&paths[0], path).map_err(|error| Error::io(path, error))?;
+    }
+    let bytes = gigabytes(BEAMS * sizes.beam.bytes());
+    let words = format!("search --beams {INPUT} -o {OUTPUT} --max-plots 0");
+    let chain =
+        Chain::new(format!("search --beams, {BEAMS} beams, {bytes}"), &words, paths, "beams");
+    Ok(vec![Chain { seconds: Some(sizes.beam.seconds()), ..chain }])
 }
 
 /// Channels of each recorded channel after `channelize`.

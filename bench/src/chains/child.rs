@@ -27,6 +27,8 @@ pub(super) struct Runs<'a> {
     /// Value of `--device` for each of the processes that make the same run at the same time. If they are several, each has a folder
     /// of products of its own.
     pub(super) devices: Vec<String>,
+    /// Processes that divide each run and that mpirun starts, if it starts them.
+    pub(super) ranks: Option<usize>,
     /// Value of `--threads`.
     pub(super) threads: usize,
     /// Whether the input comes through a pipe.
@@ -113,7 +115,10 @@ impl Runs<'_> {
     fn begin(&self, number: usize, trace: Option<&Path>) -> Result<Child> {
         let output = self.products_of(number).join(self.chain.output);
         let program = std::env::current_exe().map_err(|error| Error::io("sidereal", error))?;
-        let mut command = Command::new(&program);
+        let mut command = match self.ranks {
+            Some(ranks) => mpirun(ranks, &program),
+            None => Command::new(&program),
+        };
         command.args(self.chain.command_line(&output, self.piped));
         command.args(["--quiet", "--no-progress", "--device", &self.devices[number]]);
         command.args(["--threads", &self.threads.to_string()]);
@@ -126,7 +131,8 @@ impl Runs<'_> {
         }
         command.stdout(Stdio::null());
         command.stdin(if self.piped { Stdio::piped() } else { Stdio::null() });
-        command.spawn().map_err(|error| Error::io(&program, error))
+        let program = Path::new(command.get_program()).to_owned();
+        command.spawn().map_err(|error| Error::io(program, error))
     }
 
     /// Makes the error of a failed run.
@@ -156,6 +162,24 @@ impl Runs<'_> {
             }
         })
     }
+}
+
+/// Returns the command that starts a program in several processes, which may be more than there are cores.
+pub(super) fn mpirun(ranks: usize, program: &Path) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["-n", &ranks.to_string()]).arg(program);
+    // Open MPI counts a core for each process otherwise, and binds its threads to it; other libraries ignore the variables.
+    for (name, value) in [
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        ("PRTE_MCA_hwloc_default_binding_policy", "none"),
+    ] {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
+    command
 }
 
 /// Writes files to a pipe; the reader reports what it lacks if that fails.

@@ -442,6 +442,10 @@ mod tests {
             Ok(())
         }
 
+        fn has_ranks(&self) -> bool {
+            false
+        }
+
         fn hold(&self, _: &Path) -> Box<dyn std::any::Any> {
             Box::new(())
         }
@@ -456,6 +460,10 @@ mod tests {
 
         fn check_interrupt(&self) -> Result<()> {
             Err(Error::stopped("the run"))
+        }
+
+        fn has_ranks(&self) -> bool {
+            false
         }
 
         fn hold(&self, _: &Path) -> Box<dyn std::any::Any> {

@@ -197,6 +197,7 @@ impl Bench<'_> {
                 let runs = Runs {
                     chain,
                     devices: vec![self.session.device()],
+                    ranks: None,
                     threads: self.session.threads,
                     piped,
                     products: self.home.path().join("products"),

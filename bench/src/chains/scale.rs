@@ -1,7 +1,9 @@
-//! `bench scale`: whole verbs on 1, 2, 4 and more GPUs or threads, with the same data or with data that grow with them, or in as many
-//! processes.
+//! `bench scale`: whole verbs on 1, 2, 4 and more GPUs or threads, or in as many ranks of MPI, with the same data or with data that grow
+//! with them, or in as many independent processes.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -9,19 +11,22 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::measure::ExchangeRates;
 use sidereal::backend::cuda::{Device, measure};
 use sidereal::backend::threads::Threads;
+use sidereal::pipeline::{ExchangeRates as RankRates, Ranks};
 use sidereal::trace::Work;
 use sidereal::{Error, Result};
 
 use super::cases::{Chain, Size, Sizes, Verb};
-use super::child::{Runs, Shares, remove, trace_in};
+use super::child::{Runs, Shares, mpirun, remove, trace_in};
 use super::inputs::Maker;
 use super::{file_system, place};
 use crate::runner::{Csv, Document, Session, say};
 
 /// Measure whole verbs on several GPUs or threads, or in several processes.
+///
+/// `--over ranks` needs a program with the feature `mpi`, and its mpirun.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Verbs to measure [default: search, channelize, correlate and spiir].
+    /// Verbs to measure [default: search, channelize, correlate and spiir; with --over ranks correlate, spiir and beams].
     #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
     verbs: Vec<Verb>,
     /// Things whose number grows [default: GPUs with --device cuda, otherwise threads].
@@ -30,12 +35,18 @@ pub(crate) struct Arguments {
     /// Numbers of them [default: 1, 2, 4 and so on, as many as there are GPUs or cores].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     numbers: Vec<u16>,
-    /// Let the data grow with the number of GPUs or threads: the time should stay the same.
+    /// Let the data grow with the number of GPUs, threads or ranks: the time should stay the same.
     #[arg(long)]
     weak: bool,
     /// Measure small data once, to test that everything works: the rates mean nothing.
     #[arg(long)]
     quick: bool,
+    /// Measure data for a machine of a few cores.
+    #[arg(long, conflicts_with = "quick")]
+    small: bool,
+    /// Measure the exchange between the ranks that mpirun started and exit: the parent process reads its rates.
+    #[arg(long, hide = true)]
+    exchange: bool,
     /// Measure only cases whose name contains this text.
     #[arg(long)]
     only: Option<String>,
@@ -57,12 +68,27 @@ enum Over {
     Gpus,
     /// Threads of one run.
     Threads,
+    /// Ranks of one run, which mpirun starts: they share the threads and the GPUs.
+    Ranks,
     /// Processes that make one run each at the same time, as tasks of an archive do: they share the threads, and the GPUs are assigned to them in order.
     Processes,
 }
 
 /// Verbs that divide their work among GPUs.
 const VERBS: [Verb; 4] = [Verb::Search, Verb::Channelize, Verb::Correlate, Verb::Spiir];
+
+/// Verbs that divide their work among ranks.
+const DIVIDED: [Verb; 3] = [Verb::Correlate, Verb::Spiir, Verb::Beams];
+
+/// Bytes of a message between two ranks, and number of exchanges that are measured.
+const MESSAGE_BYTES: usize = 4 << 20;
+const EXCHANGES: usize = 16;
+
+/// Least templates for ranks, each of which has some that are computed together.
+const TEMPLATES: usize = 32;
+
+/// Starts of processes that are measured.
+const STARTS: usize = 3;
 
 /// Bytes that are divided among the GPUs in an exchange.
 const PEER_BYTES: usize = 1 << 30;
@@ -73,14 +99,15 @@ const PEER_ROW_BYTES: usize = 1 << 16;
 
 const ABOUT: &str = "\
 Whole runs of the command line, from the start of the program to its end: the median in seconds. Number: of GPUs,
-threads or processes. Speed-up: the time of the first number over this time; where the work grows with the number
-(--weak, --over processes), multiplied by this number over the first. Efficiency: the speed-up times the first number
-over this number. Start-up: the seconds before the first kernel of dedispersion or of a filter bank. Then the seconds in
-which kernels (on any GPU), copies to, from and between GPUs, reads and computations were under way, from the time
-stamps of another run (of one of the processes). K speed-up: that of the seconds of kernels. Same: whether the products
-have the bytes of the first number.";
+threads, ranks or processes; one rank is a run without mpirun. Speed-up: the time of the first number over this time;
+where the work grows with the number (--weak, --over processes), multiplied by this number over the first. Efficiency:
+the speed-up times the first number over this number. Start-up: the seconds before the first kernel of dedispersion or
+of a filter bank. Then the seconds in which kernels (on any GPU), copies to, from and between GPUs, reads,
+computations and the exchange between ranks (with waiting for the others) were under way, from the time stamps of
+another run (of one of the processes; of rank 0). K speed-up: that of the seconds of kernels. Same: whether the
+products have the bytes of the first number.";
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "number",
     "wall",
     "speed-up",
@@ -91,19 +118,22 @@ const HEADER: [&str; 10] = [
     "copies",
     "read",
     "compute",
+    "exchange",
 ];
 
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     session.check(0.0)?;
-    let over = arguments.over(&session.backend)?;
+    let over = arguments.over(session)?;
+    if over == Over::Ranks {
+        check_mpirun()?;
+    }
     let numbers = arguments.numbers(over, &session.backend)?;
-    let verbs = if arguments.verbs.is_empty() { &VERBS[..] } else { &arguments.verbs };
+    let verbs = arguments.verbs(over)?;
     let most = if arguments.weak { numbers.iter().copied().max().unwrap_or(1) } else { 1 };
-    let sizes = |factor: usize| {
-        let size = if arguments.quick { Size::Quick } else { Size::Scale };
-        Sizes::of(size).times(factor as u64)
-    };
+    let least = if over == Over::Ranks { TEMPLATES } else { 0 };
+    let sizes =
+        |factor: usize| Sizes::of(arguments.size()).with_templates(least).times(factor as u64);
     let processes =
         if over == Over::Processes { numbers.iter().max().map_or(1, |n| *n as u64) } else { 1 };
     let need =
@@ -118,14 +148,9 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         say(ABOUT)?;
         let (folder, system) = (place.display(), file_system(&place));
         say(&format!("In {folder} ({system}), on {}.", session.backend.name()))?;
-        for count in numbers.iter().filter(|_| over == Over::Gpus) {
-            if let Some(ExchangeRates { contiguous, rows }) =
-                exchange_rates(*count, arguments.quick)?
-            {
-                let (rows, contiguous) = (rows * 1e-9, contiguous * 1e-9);
-                say(&format!(
-                    "Exchange among {count} GPUs: each receives {rows:.1} GB/s in rows of a corner turn, {contiguous:.1} GB/s in one piece."
-                ))?;
+        for count in &numbers {
+            if let Some(words) = exchange_text(over, *count, arguments.quick, session)? {
+                say(&words)?;
             }
         }
         say(&line("case", &HEADER.map(str::to_owned), "same"))?;
@@ -207,11 +232,40 @@ fn scaled(chains: Vec<Chain>, dense: &str) -> Vec<Chain> {
 }
 
 impl Arguments {
+    /// Returns whether the processes that mpirun starts measure the exchange between them.
+    pub(crate) fn is_exchange(&self) -> bool {
+        self.exchange
+    }
+
+    /// Returns the amount of data.
+    fn size(&self) -> Size {
+        match (self.quick, self.small) {
+            (true, _) => Size::Quick,
+            (_, true) => Size::Small,
+            _ => Size::Scale,
+        }
+    }
+
+    /// Returns the verbs to measure.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a verb that ranks do not divide.
+    fn verbs(&self, over: Over) -> Result<Vec<Verb>> {
+        let usual = if over == Over::Ranks { &DIVIDED[..] } else { &VERBS };
+        let is_other = |verb: &&Verb| over == Over::Ranks && !DIVIDED.contains(verb);
+        if let Some(other) = self.verbs.iter().find(is_other) {
+            let rule = "ranks divide correlate, spiir and beams";
+            return Err(Error::parameter("--verbs", format!("{other:?}").to_lowercase(), rule));
+        }
+        Ok(if self.verbs.is_empty() { usual.to_vec() } else { self.verbs.clone() })
+    }
+
     /// Returns what there are several of.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for GPUs without one.
-    fn over(&self, backend: &Backend) -> Result<Over> {
+    /// [`Error::Parameter`] for GPUs without one, and for ranks without MPI.
+    fn over(&self, session: &Session<'_>) -> Result<Over> {
+        let backend = &session.backend;
         let usual = if backend.is_gpu() { Over::Gpus } else { Over::Threads };
         match self.over.unwrap_or(usual) {
             Over::Gpus if !backend.is_gpu() => {
@@ -220,6 +274,11 @@ impl Arguments {
             Over::Threads if backend.is_gpu() => {
                 Err(Error::parameter("--over", "threads", "--device cpu has threads alone"))
             }
+            Over::Ranks if !session.caller.has_ranks() => Err(Error::parameter(
+                "--over",
+                "ranks",
+                "this program was built without MPI: build it with `--features mpi`",
+            )),
             Over::Processes if self.weak => Err(Error::parameter(
                 "--weak",
                 "given",
@@ -264,6 +323,104 @@ fn exchange_rates(count: usize, quick: bool) -> Result<Option<ExchangeRates>> {
     (devices.len() > 1).then(|| measure::exchange(&devices, bytes, PEER_ROW_BYTES)).transpose()
 }
 
+/// Measures the exchange among a number of GPUs or ranks, and describes it; `None` for one.
+fn exchange_text(
+    over: Over,
+    count: usize,
+    quick: bool,
+    session: &Session<'_>,
+) -> Result<Option<String>> {
+    Ok(match over {
+        Over::Gpus => exchange_rates(count, quick)?.map(|ExchangeRates { contiguous, rows }| {
+            let (rows, contiguous) = (rows * 1e-9, contiguous * 1e-9);
+            format!(
+                "Exchange among {count} GPUs: each receives {rows:.1} GB/s in rows of a corner turn, {contiguous:.1} GB/s in one piece."
+            )
+        }),
+        Over::Ranks if count > 1 => {
+            let launch_s = launch_s(count, session)?;
+            let RankRates { agreement_s, received } = rates_of_ranks(count)?;
+            let (agreement_us, rate) = (agreement_s * 1e6, received * 1e-9);
+            Some(format!(
+                "{count} ranks: mpirun takes {launch_s:.2} s to start and end them. Roof of their exchange: each receives {rate:.2} GB/s \
+                 in messages of {} MiB, and an agreement takes {agreement_us:.0} us.",
+                MESSAGE_BYTES >> 20
+            ))
+        }
+        _ => None,
+    })
+}
+
+/// Measures the exchange between ranks as one of them; returns the rates at rank 0.
+///
+/// # Errors
+/// Errors of the exchange.
+pub fn measure_exchange(mut ranks: Ranks) -> Result<Option<Value>> {
+    let RankRates { agreement_s, received } = ranks.measure(MESSAGE_BYTES, EXCHANGES)?;
+    let count = ranks.count();
+    Ok((ranks.own() == 0).then(|| {
+        json!({
+            "bench": "exchange", "ranks": count, "message_bytes": MESSAGE_BYTES,
+            "agreement_s": agreement_s, "received_bytes_per_s": received,
+        })
+    }))
+}
+
+/// Fails unless mpirun can be started.
+fn check_mpirun() -> Result<()> {
+    let mut command = Command::new("mpirun");
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let why =
+                format!("{error}; it comes with the MPI library that this program was built with");
+            Err(Error::Unavailable { what: "mpirun".to_owned(), why })
+        }
+    }
+}
+
+/// Returns the output of this program in several processes that mpirun starts.
+fn run_ranks(count: usize, words: &[&str]) -> Result<Vec<u8>> {
+    let program = std::env::current_exe().map_err(|error| Error::io("sidereal", error))?;
+    let mut command = mpirun(count, &program);
+    command.args(words).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let ended = command.output().map_err(|error| Error::io("mpirun", error))?;
+    if ended.status.success() {
+        return Ok(ended.stdout);
+    }
+    let (what, why) = (format!("{count} ranks"), format!("mpirun ended with {}", ended.status));
+    Err(Error::Unavailable { what, why })
+}
+
+/// Returns the median seconds that mpirun takes to start and end processes without work.
+fn launch_s(count: usize, session: &Session<'_>) -> Result<f64> {
+    let mut seconds = Vec::new();
+    for _ in 0..STARTS {
+        session.caller.check_interrupt()?;
+        let begin = Instant::now();
+        run_ranks(count, &["--version"])?;
+        seconds.push(begin.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(measure::median(&seconds))
+}
+
+/// Measures the exchange among ranks.
+fn rates_of_ranks(count: usize) -> Result<RankRates> {
+    let text = run_ranks(count, &["bench", "scale", "--exchange", "--json", "--device", "cpu"])?;
+    let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let number = |name: &str| found[name].as_f64();
+    match number("agreement_s").zip(number("received_bytes_per_s")) {
+        Some((agreement_s, received)) => Ok(RankRates { agreement_s, received }),
+        None => {
+            let what = format!("the exchange of {count} ranks");
+            let why = format!("it printed {:?}", String::from_utf8_lossy(&text));
+            Err(Error::Unavailable { what, why })
+        }
+    }
+}
+
 /// Measurement in progress.
 struct Bench<'a> {
     arguments: &'a Arguments,
@@ -285,7 +442,14 @@ impl Bench<'_> {
         let session = self.session;
         let is_gpu = session.backend.is_gpu();
         let ordinals: Vec<String> = (0..number).map(|ordinal| ordinal.to_string()).collect();
+        let mut ranks = None;
         let (devices, threads) = match self.over {
+            Over::Ranks => {
+                ranks = (number > 1).then_some(number);
+                let device = if is_gpu { "cuda:all" } else { "cpu" };
+                let threads = Threads::new(session.threads).count();
+                (vec![device.to_owned()], (threads / number).max(1))
+            }
             Over::Gpus => (vec![format!("cuda:{}", ordinals.join(","))], session.threads),
             Over::Threads => (vec!["cpu".to_owned()], number),
             Over::Processes => {
@@ -299,7 +463,8 @@ impl Bench<'_> {
             }
         };
         let (products, cache) = (self.home.join("products"), self.home.join("cache"));
-        let runs = Runs { chain, devices, threads, piped: false, products, cache, cold: false };
+        let piped = false;
+        let runs = Runs { chain, devices, ranks, threads, piped, products, cache, cold: false };
         let trace = trace_in(self.home);
         if is_gpu {
             // Fills the cache of kernels.
@@ -340,6 +505,7 @@ impl Bench<'_> {
             copies_s: shares.busy_s(Work::ToDevice) + shares.busy_s(Work::FromDevice),
             read_s: shares.busy_s(Work::Read),
             compute_s: shares.busy_s(Work::Compute),
+            exchange_s: shares.busy_s(Work::Exchange),
             scaling: match self.over {
                 Over::Processes => Scaling::Processes,
                 _ if self.arguments.weak => Scaling::Weak,
@@ -381,7 +547,7 @@ impl Scaling {
     }
 }
 
-/// Measured chain on a number of GPUs or threads, or in a number of processes.
+/// Measured chain on a number of GPUs or threads, or in a number of ranks or processes.
 #[derive(Clone, Debug)]
 struct Row {
     case: String,
@@ -393,6 +559,7 @@ struct Row {
     copies_s: f64,
     read_s: f64,
     compute_s: f64,
+    exchange_s: f64,
     scaling: Scaling,
     /// Whether the products are those of the first number; `None` if this is the first, or if the data differ.
     is_same: Option<bool>,
@@ -451,6 +618,7 @@ impl Row {
             ("copies_s", json!(self.copies_s)),
             ("read_s", json!(self.read_s)),
             ("compute_s", json!(self.compute_s)),
+            ("exchange_s", json!(self.exchange_s)),
             ("same_products", json!(self.is_same)),
         ]
     }
@@ -467,6 +635,7 @@ impl Row {
             self.copies_s,
             self.read_s,
             self.compute_s,
+            self.exchange_s,
         ];
         let mut cells = numbers.map(|number| format!("{number:.3}")).to_vec();
         cells.insert(0, self.number.to_string());
@@ -542,6 +711,7 @@ mod tests {
             copies_s: 0.1,
             read_s: 0.2,
             compute_s: 0.3,
+            exchange_s: 0.0,
             scaling,
             is_same: None,
             first: None,

@@ -21,8 +21,8 @@ use sidereal::math::Window;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::correlator::{
-    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, EarlyEnd, Integration,
-    Labels, Missing, PhaseCentre, Ranks, WriteReport, write_uvh5,
+    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
+    PhaseCentre, Ranks, WriteReport, write_uvh5,
 };
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
@@ -36,7 +36,7 @@ use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, Quicklook, Sha
 use crate::plots::{self, short};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
-use crate::ranks::{self, Place};
+use crate::ranks;
 use crate::say::{self, more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::sky::{self, Positions};
@@ -58,39 +58,11 @@ const TARGET: &str = "target";
 
 /// Runs the verb, as one of several processes if mpirun has started them.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let Some(place) = Place::of_environment() else { return run_first(arguments, common, None) };
-    let common =
-        Common { place: Some(place), quiet: common.quiet || place.rank > 0, ..common.clone() };
-    let mut session = match ranks::join(place) {
-        Err(_) if place.rank > 0 => return Ok(Exit::WrongUse),
-        joined => joined?,
-    };
-    say::set_rank(place.rank);
-    let own = session.ranks()?;
-    let done = match place.rank {
-        0 => run_first(arguments, &common, Some(own)),
-        _ => assist(arguments, &common, own).map(Exit::from),
-    };
-    let early = session.early_end();
-    // Once a rank has left, mpirun may end the others, so errors come before that.
-    let exit = match done {
-        // Rank 0 reports errors that all have alike, and other ranks their own.
-        Err(error) if place.rank > 0 && !early.is_broken() && !is_own(&early) => {
-            Exit::after(&error)
-        }
-        Err(error) => errors::report(&error),
-        Ok(exit) => exit,
-    };
-    if early.is_broken() {
-        session.abort(exit);
-    }
-    session.leave();
-    Ok(exit)
-}
-
-/// Returns whether this rank ended the run, and rank 0 did not.
-fn is_own(early: &EarlyEnd) -> bool {
-    early.is_own() && early.rank() != Some(0)
+    ranks::run(
+        common,
+        |common, ranks| run_first(arguments, common, ranks),
+        |common, ranks| assist(arguments, common, ranks),
+    )
 }
 
 /// Correlates as the only process, or as rank 0, and prints the document.

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use sidereal::Result;
+use sidereal::pipeline::Ranks;
 
 pub(crate) use place::{OPTION, Place};
 #[cfg(feature = "mpi")]
@@ -83,6 +84,44 @@ pub(crate) fn divided(
         Ok(Err(error)) => errors::report(&error),
         Ok(Ok(exit)) => exit,
     };
+    session.leave();
+    Ok(exit)
+}
+
+/// Runs a verb whose library part divides the work: `first` as the only process or as rank 0, `assist`, which writes nothing, as any
+/// other rank. Rank 0 alone prints notes and progress. Waits until all processes have ended.
+///
+/// # Errors
+/// As [`join`]; errors of `first` without ranks. With ranks errors are reported here, those that all ranks have alike by rank 0.
+pub(crate) fn run(
+    common: &Common,
+    first: impl FnOnce(&Common, Option<Ranks>) -> Result<Exit>,
+    assist: impl FnOnce(&Common, Ranks) -> Result<()>,
+) -> Result<Exit> {
+    let Some(place) = Place::of_environment() else { return first(common, None) };
+    let common =
+        Common { place: Some(place), quiet: common.quiet || place.rank > 0, ..common.clone() };
+    let mut session = match join(place) {
+        Err(_) if place.rank > 0 => return Ok(Exit::WrongUse),
+        joined => joined?,
+    };
+    say::set_rank(place.rank);
+    let own = session.ranks()?;
+    let done = match place.rank {
+        0 => first(&common, Some(own)),
+        _ => assist(&common, own).map(Exit::from),
+    };
+    let early = session.early_end();
+    let is_own = early.is_own() && early.rank() != Some(0);
+    // Once a rank has left, mpirun may end the others, so errors come before that.
+    let exit = match done {
+        Err(error) if place.rank > 0 && !early.is_broken() && !is_own => Exit::after(&error),
+        Err(error) => errors::report(&error),
+        Ok(exit) => exit,
+    };
+    if early.is_broken() {
+        session.abort(exit);
+    }
     session.leave();
     Ok(exit)
 }

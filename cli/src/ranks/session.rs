@@ -171,6 +171,8 @@ impl Session {
 
     /// Waits until all processes leave.
     pub(crate) fn leave(self) {
+        // Rank 0 may write for longer than a run without work is left alone after a signal.
+        interrupt::waits_for_ranks(true);
         // The drop finalizes MPI, which waits for all.
         drop(self.universe);
     }

@@ -55,6 +55,11 @@ impl Arguments {
             Command::Filter(_) | Command::Search(_) => None,
         }
     }
+
+    /// Returns whether several processes can divide the work.
+    pub(crate) fn is_divided(&self) -> bool {
+        matches!(self.command, Command::Search(_))
+    }
 }
 
 /// Runs the verb.

@@ -66,6 +66,10 @@ fn verbs_are_measured_on_several_threads() {
     {
         fails(&sidereal(folder, &format!("{words} --overwrite {more}")), 2, &[rule]);
     }
+    if cfg!(not(feature = "mpi")) {
+        let words = format!("{words} --overwrite --over ranks");
+        fails(&sidereal(folder, &words), 2, &["ranks", "without MPI"]);
+    }
 }
 
 #[test]

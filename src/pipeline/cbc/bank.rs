@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use num_complex::Complex64;
 
+use super::divided::{Made, share_designs};
 use super::options::Whitening;
 use super::strain::Strain;
 use crate::backend::threads::Threads;
@@ -15,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::io::bank_h5::{self, BankFile};
 use crate::io::templates::Templates;
 use crate::math::{PowerSpectrum, Transforms};
-use crate::spiir::bank::{self, Bank, BankTemplate, Designer, LeftOut};
+use crate::pipeline::exchange::Ranks;
+use crate::spiir::bank::{self, Bank, Designer};
 use crate::spiir::whiten::{Method, Options, Psd, Whitener};
 use crate::strain::{Binary, Waveform};
 use crate::trace::{self, Work};
@@ -89,23 +91,24 @@ pub fn waveforms(
 /// # Errors
 /// As [`Designer::new`]; [`Error::Parameter`] without templates, [`Error::Unavailable`] when none is left.
 pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result<Bank> {
-    design_each(source, psd, threads, |waveform| Ok(Cow::Borrowed(waveform)))
+    design_each(source, psd, threads, None, |waveform| Ok(Cow::Borrowed(waveform)))
 }
 
-/// Designs a bank from what `change` makes of each waveform, which exists only while its filters are designed.
+/// Designs a bank from what `change` makes of each waveform, which exists only while its filters are designed. Ranks
+/// share what each has designed of its own waveforms.
 fn design_each<'a>(
     source: &'a Source,
     psd: &PowerSpectrum,
     threads: &Threads,
+    ranks: Option<&mut Ranks>,
     change: impl Fn(&'a Waveform) -> Result<Cow<'a, Waveform>> + Sync,
 ) -> Result<Bank> {
-    type Made = Result<std::result::Result<BankTemplate, LeftOut>>;
-    let _span = trace::span(Work::Compute, "fits");
     let Some(first) = source.waveforms.first() else {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
     };
     let designer = Designer::new(psd, &source.options, first.rate_hz)?;
-    let mut rows: Vec<(usize, Option<Made>)> =
+    let span = trace::span(Work::Compute, "fits");
+    let mut rows: Vec<(usize, Option<Result<Made>>)> =
         (0..source.waveforms.len()).map(|index| (index, None)).collect();
     let mut scratch = vec![(); threads.count()];
     threads.for_each_chunk(&mut scratch, &mut rows, 1, |_, _, row| {
@@ -114,7 +117,12 @@ fn design_each<'a>(
             *made = Some(changed.map(|waveform| designer.design(&waveform)));
         }
     });
-    let made = rows.into_iter().filter_map(|(_, made)| made).collect::<Result<Vec<_>>>()?;
+    drop(span);
+    let made = rows.into_iter().filter_map(|(_, made)| made).collect::<Result<Vec<_>>>();
+    let made = match ranks {
+        Some(ranks) => share_designs(ranks, made)?,
+        None => made?,
+    };
     Bank::of(made.into_iter(), psd, &source.options, first.rate_hz)
 }
 
@@ -186,6 +194,7 @@ pub(super) fn design_for(
     psd: Result<PowerSpectrum>,
     whitening: &Whitening,
     threads: &Threads,
+    ranks: Option<&mut Ranks>,
 ) -> Result<(Bank, PowerSpectrum)> {
     let (detector, length_s) = (&recording.detector, recording.duration_s());
     let rate_hz = recording.rate_hz;
@@ -194,7 +203,7 @@ pub(super) fn design_for(
         return Err(Error::parameter("rate of the template (Hz)", other.rate_hz, rule));
     }
     let psd = psd?;
-    let mut bank = design_whitened(source, &psd, whitening, threads)?;
+    let mut bank = design_whitened(source, &psd, whitening, threads, ranks)?;
     bank.leave_out(&mut |_, one| {
         let is_longer = one.duration_s > length_s;
         let longer = || {
@@ -218,14 +227,16 @@ pub(super) fn design_whitened(
     psd: &PowerSpectrum,
     whitening: &Whitening,
     threads: &Threads,
+    ranks: Option<&mut Ranks>,
 ) -> Result<Bank> {
+    let plain = |waveform| Ok(Cow::Borrowed(waveform));
     let Some(first) = source.waveforms.first() else { return design(source, psd, threads) };
     let whitener = whitening.options(first.rate_hz, psd, source.options.f_low_hz);
     match PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()), &source.waveforms)? {
-        None => design(source, psd, threads),
+        None => design_each(source, psd, threads, ranks, plain),
         Some(correction) => {
             let correct = |waveform| Ok(Cow::Owned(correction.apply(waveform)?));
-            design_each(source, psd, threads, correct)
+            design_each(source, psd, threads, ranks, correct)
         }
     }
 }

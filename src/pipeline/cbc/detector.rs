@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
+use super::divided::Part;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Prefetch, Stream, UploadRing};
 use crate::error::{Error, Result};
@@ -136,7 +137,7 @@ impl ChirpDetector {
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::showing(true, start, bank, options, backend)
+        Self::showing(true, start, bank, options, backend, Part::WHOLE)
     }
 
     /// Like [`ChirpDetector::new`], for triggers only: observers do not receive ratios, so that a GPU keeps them in
@@ -151,7 +152,21 @@ impl ChirpDetector {
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::showing(false, start, bank, options, backend)
+        Self::of_part(start, bank, options, backend, Part::WHOLE)
+    }
+
+    /// Like [`ChirpDetector::of_triggers`], for a part of the templates; all else is that of the whole bank.
+    ///
+    /// # Errors
+    /// As [`ChirpDetector::new`]; [`Error::Parameter`] for more parts than the templates can be divided into.
+    pub(super) fn of_part(
+        start: Gps,
+        bank: &Bank,
+        options: &DetectorOptions,
+        backend: &Backend,
+        part: Part,
+    ) -> Result<Self> {
+        Self::showing(false, start, bank, options, backend, part)
     }
 
     fn showing(
@@ -160,6 +175,7 @@ impl ChirpDetector {
         bank: &Bank,
         options: &DetectorOptions,
         backend: &Backend,
+        part: Part,
     ) -> Result<Self> {
         let rate_hz = options.whitening.rate_hz;
         check_rate(bank, rate_hz)?;
@@ -176,7 +192,7 @@ impl ChirpDetector {
         let mut reaches: Vec<u64> =
             bank.templates.iter().map(|one| reach(&one.filters) as u64).collect();
         reaches.sort_unstable();
-        let work = Work::new(plan, search, backend, shown)?;
+        let work = Work::new(part_of(&plan, part, backend)?, search, backend, shown)?;
         let piece = work.piece;
         let latency = work.spiir().plan().latency() + 2 * work.finder().plan().latency();
         let memory = reaches.last().copied().unwrap_or(0) + latency as u64;
@@ -277,6 +293,24 @@ impl ChirpDetector {
     /// Returns the triggers so far, by sample, then by template.
     pub fn triggers(&self) -> &[Trigger] {
         &self.triggers
+    }
+
+    /// Adds triggers of the templates that other parts search.
+    pub(super) fn add(&mut self, triggers: &[Trigger]) {
+        self.triggers.extend_from_slice(triggers);
+    }
+
+    /// Removes and returns the triggers so far.
+    pub(super) fn remove(&mut self) -> Vec<Trigger> {
+        std::mem::take(&mut self.triggers)
+    }
+
+    /// Returns the sample before which no trigger is missing.
+    pub(super) fn certain(&self) -> u64 {
+        match self.restarts.is_waiting {
+            true => self.counts.1,
+            false => self.restarts.base + self.work.certain(),
+        }
     }
 
     /// Removes the triggers that are final, and returns them with their times.
@@ -455,7 +489,9 @@ impl ChirpDetector {
     }
 
     /// Ends the chain; returns its triggers with their times, and the segments in which triggers were possible.
-    pub fn finish(self) -> (Vec<TimedTrigger>, Segments) {
+    pub fn finish(mut self) -> (Vec<TimedTrigger>, Segments) {
+        // Those of other parts follow own ones.
+        self.triggers.sort_by_key(|trigger| (trigger.sample, trigger.template));
         let triggers = self.triggers.iter().map(|trigger| self.timed(trigger)).collect();
         let segments = self.segments.finish().shrunk(self.gate_pad_s).later(self.usual_offset_s);
         (triggers, segments)
@@ -572,6 +608,26 @@ impl Restarts {
     fn is_due(&self) -> bool {
         self.after.is_some_and(|after| self.quiet >= after)
     }
+}
+
+/// Returns the plan of a part of the templates.
+fn part_of(plan: &Plan, part: Part, backend: &Backend) -> Result<Plan> {
+    if part == Part::WHOLE {
+        return Ok(plan.clone());
+    }
+    let mut parts = match backend.is_gpu() {
+        true => plan.parts(part.count),
+        false => plan.parts_on_cpu(part.count),
+    };
+    let found = parts.len();
+    if found < part.count {
+        let templates = plan.templates();
+        let rule = format!(
+            "the filters of some templates are computed together, so that at most {found} ranks can divide these {templates} templates"
+        );
+        return Err(Error::parameter("ranks", part.count, rule));
+    }
+    Ok(parts.swap_remove(part.own))
 }
 
 /// Returns whether a whitened sample is in a gap, after the whitener's response to its edge.
@@ -768,7 +824,10 @@ impl Work {
             Backend::Cuda(..) if !shown => backend.shares(),
             _ => vec![backend.clone()],
         };
-        let plans = plan.parts(backends.len());
+        let plans = match backends.len() {
+            1 => vec![plan],
+            count => plan.parts(count),
+        };
         let parts = plans.into_iter().zip(backends).collect();
         let built = side_by_side(parts, |(plan, backend): (Plan, Backend)| {
             let own = plan.range();
@@ -913,10 +972,14 @@ impl Work {
         self.shares.iter_mut().for_each(|share| share.spiir.reset());
     }
 
+    /// Returns the number of samples that all shares have decided.
+    fn certain(&self) -> u64 {
+        self.shares.iter().map(|share| share.finder.certain()).min().unwrap_or(0)
+    }
+
     /// Appends the triggers of the samples that all shares have decided.
     fn take(&mut self, triggers: &mut Vec<Trigger>) {
-        let certain = self.shares.iter().map(|share| share.finder.certain()).min();
-        self.take_before(certain.unwrap_or(0), triggers);
+        self.take_before(self.certain(), triggers);
     }
 
     /// Appends the triggers before a sample, by sample, then by template.

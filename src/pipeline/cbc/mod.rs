@@ -1,10 +1,11 @@
 //! Search for compact binary coalescences: whitening of strain, matched filters, triggers, coincident events.
 //!
-//! Invariant: events depend on the strain and the options alone, never on blocks or threads.
+//! Invariant: events depend on the strain and the options alone, never on blocks, threads or ranks.
 
 mod around;
 mod bank;
 mod detector;
+mod divided;
 mod horizon;
 mod online;
 mod options;

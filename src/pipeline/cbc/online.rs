@@ -175,7 +175,7 @@ impl OnlineSearch {
                     match own.map(|(_, bank)| Arc::clone(bank)) {
                         Some(bank) => bank,
                         None => {
-                            let made = design_whitened(&source, psd, whitening, &threads)?;
+                            let made = design_whitened(&source, psd, whitening, &threads, None)?;
                             let bank = Arc::new(made);
                             designed = Some((source, Arc::clone(&bank)));
                             bank

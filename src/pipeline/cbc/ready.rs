@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bank::{Input, Source, check_length, design_for};
 use super::detector::{ChirpDetector, DetectorOptions, Need, Piece};
+use super::divided::{Part, SentDetector};
 use super::options::SearchOptions;
 use super::report::{DetectorReport, Whitened};
 use super::strain::{Reader, Strain};
@@ -11,8 +12,9 @@ use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::math::PowerSpectrum;
+use crate::pipeline::exchange::Ranks;
 use crate::spiir::bank::Bank;
-use crate::spiir::coincidence::TimedTrigger;
+use crate::spiir::coincidence::{Segments, TimedTrigger};
 use crate::spiir::trigger::Trigger;
 use crate::state::{Saved, Saving};
 use crate::units::Gps;
@@ -45,16 +47,18 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares a detector whose strain has this spectrum; designs the bank if none is given.
+    /// Prepares a detector whose strain has this spectrum; designs the bank if none is given, together with the ranks if there
+    /// are any.
     pub(super) fn new(
         strain: Strain,
         input: Input,
         psd: Result<PowerSpectrum>,
         options: &SearchOptions,
         threads: &Threads,
+        ranks: Option<&mut Ranks>,
     ) -> Result<Self> {
         let design = |source: &Source, psd| {
-            let designed = design_for(source, &strain, psd, &options.whitening, threads)?;
+            let designed = design_for(source, &strain, psd, &options.whitening, threads, ranks)?;
             Ok((Arc::new(designed.0), designed.1))
         };
         let (bank, psd) = match input {
@@ -69,11 +73,12 @@ impl Prepared {
 }
 
 impl Ready {
-    /// Builds the processing chain.
+    /// Builds the processing chain for a part of the templates.
     pub(super) fn new(
         Prepared { strain, bank, psd }: Prepared,
         options: &SearchOptions,
         backend: &Backend,
+        part: Part,
     ) -> Result<Self> {
         let whitening = &options.whitening;
         let f_low_hz = bank.options.f_low_hz;
@@ -83,13 +88,14 @@ impl Ready {
             window_s: options.window_s,
             gate_pad_s: options.gate_pad_s,
         };
-        let chain = ChirpDetector::of_triggers(strain.start, &bank, &chain, backend)?;
+        let chain = ChirpDetector::of_part(strain.start, &bank, &chain, backend, part)?;
         Ok(Self {
             strain,
             bank,
             psd,
             chain,
-            whitened: Whitened::default(),
+            // One process needs it, to compute the series of events.
+            whitened: if part.own == 0 { Whitened::default() } else { Whitened::latest(1) },
             reader: None,
             taken: 0,
             has_ended: false,
@@ -172,16 +178,43 @@ impl Ready {
         triggers
     }
 
+    /// Returns the triggers since the last call, for rank 0, and forgets them.
+    pub(super) fn hand_over(&mut self) -> SentDetector {
+        let decided = self.chain.certain();
+        SentDetector { triggers: self.chain.remove(), decided }
+    }
+
+    /// Adds the triggers that other ranks have found.
+    pub(super) fn receive(&mut self, triggers: &[Trigger]) {
+        self.chain.add(triggers);
+    }
+
+    /// Returns the sample before which no trigger of this process is missing.
+    pub(super) fn certain(&self) -> u64 {
+        self.chain.certain()
+    }
+
     /// Ends the stream as if silence followed.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.reader = None;
         kept(&mut self.whitened, |observe| self.chain.flush(observe))
     }
 
-    /// Returns the detector's results.
-    pub(super) fn report(self) -> DetectorReport {
+    /// Returns the detector's results; only those before the sample `end`, if there is one.
+    pub(super) fn report(mut self, end: Option<u64>) -> DetectorReport {
         let latency = self.chain.latency();
-        let (triggers, valid) = self.chain.finish();
+        let (start, rate_hz) = (self.strain.start, self.strain.rate_hz);
+        if let Some(end) = end {
+            let mut triggers = self.chain.remove();
+            triggers.retain(|trigger| trigger.sample < end);
+            self.chain.add(&triggers);
+            self.taken = self.taken.min(end);
+        }
+        let (triggers, mut valid) = self.chain.finish();
+        if end.is_some() {
+            let whole = Segments::one(start, self.taken as f64 / f64::from(rate_hz));
+            valid = Segments::at_least(2, &[&valid, &whole]);
+        }
         DetectorReport {
             name: self.strain.detector.clone(),
             start: self.strain.start,

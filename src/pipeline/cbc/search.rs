@@ -8,14 +8,17 @@ use std::time::Instant;
 
 use super::bank::{Input, keep_common};
 use super::detector::{Need, prefetch};
+use super::divided::{Part, Sent, check_alike, join_states, split_states};
 use super::options::{SearchObserver, SearchOptions, Status};
 use super::ready::{Prepared, Ready};
 use super::report::{DetectorReport, Report, Whitened};
 use super::strain::{Strain, common_span};
-use crate::backend::Backend;
 use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::geometry::{INTERFEROMETERS, Interferometer};
+use crate::math::PowerSpectrum;
+use crate::pipeline::exchange::{Ranks, State};
 use crate::pipeline::run::{Ending, side_by_side};
 use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrigger};
@@ -29,6 +32,9 @@ use crate::units::Gps;
 const BLOCK: usize = 1 << 15;
 /// Blocks per round on a GPU: detectors run concurrently and synchronize after each round.
 const ROUND: usize = 16;
+/// Blocks per round of ranks on the host, which synchronize after it: about half a second of work, so that all stop soon after a
+/// signal to one.
+const HOST_ROUND: usize = 8;
 
 /// Observer that only passes on the progress.
 struct Watcher<'a>(&'a mut dyn FnMut(&Status) -> bool);
@@ -51,6 +57,12 @@ pub struct ChirpSearch {
     is_together: bool,
     /// Folder for whitened strain.
     folder: Option<PathBuf>,
+    /// The processes that divide the templates, if there are several.
+    ranks: Option<Ranks>,
+    /// States to resume, one for each rank.
+    resumed: Vec<Vec<u8>>,
+    /// Samples before which rank 0 has all triggers, for each detector.
+    gathered: Vec<u64>,
 }
 
 impl ChirpSearch {
@@ -68,6 +80,33 @@ impl ChirpSearch {
         options: &SearchOptions,
         backend: &Backend,
     ) -> Result<Self> {
+        Self::built(inputs, options, backend, None)
+    }
+
+    /// Like [`Self::new`], for one of several ranks, which have the same arguments, but for the threads, the memory limit and the
+    /// number of the GPU. Of [`Input::Templates`], each of `n` ranks has every `n`-th waveform, from its own number on, and designs its
+    /// filters; of banks it has all. It searches a part of the templates in the strain of all detectors, which it reads and whitens
+    /// itself. Rank 0 runs the search ([`Self::run_kept`]) and gets the report of a single process; the others
+    /// [assist](Self::assist).
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`Error::Parameter`] for more ranks than templates, or than the parts into which GPUs divide them;
+    /// [`Error::Unavailable`] that names a rank that has failed, or has other data or options; errors of the exchange.
+    pub fn divided<S: Into<Strain>>(
+        inputs: Vec<(S, Input)>,
+        options: &SearchOptions,
+        backend: &Backend,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        Self::built(inputs, options, backend, Some(ranks))
+    }
+
+    fn built<S: Into<Strain>>(
+        inputs: Vec<(S, Input)>,
+        options: &SearchOptions,
+        backend: &Backend,
+        mut ranks: Option<Ranks>,
+    ) -> Result<Self> {
         let (strain, with): (Vec<Strain>, Vec<Input>) =
             inputs.into_iter().map(|(strain, input)| (strain.into(), input)).unzip();
         let named = strain.iter().map(|one| (one.detector.as_str(), one.path.as_path()));
@@ -79,15 +118,20 @@ impl ChirpSearch {
         let threads = backend.host().threads();
         let _kernels = prefetch(backend);
         let spectra = options.whitening.spectra(&strain);
+        if let Some(ranks) = &mut ranks {
+            check_alike(ranks, &settings(backend, &strain, &spectra))?;
+        }
         let all = strain.into_iter().zip(with).zip(spectra);
-        let prepared =
-            all.map(|((strain, input), psd)| Prepared::new(strain, input, psd, options, &threads));
+        let prepared = all.map(|((strain, input), psd)| {
+            Prepared::new(strain, input, psd, options, &threads, ranks.as_mut())
+        });
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
         let banks = prepared.iter_mut().map(|one| (one.strain.detector.as_str(), &mut one.bank));
         keep_common(&mut banks.collect::<Vec<_>>())?;
+        let part = Part::of(ranks.as_ref());
         let mut detectors = side_by_side(prepared, |one| {
             let _span = trace::span(Work::Compute, "detector's chain");
-            Ready::new(one, options, backend)
+            Ready::new(one, options, backend, part)
         })?;
         check_templates(&detectors)?;
         let needs = detectors.iter().map(Ready::need);
@@ -95,8 +139,19 @@ impl ChirpSearch {
         if options.memory.is_some() {
             detectors.iter_mut().for_each(|one| one.chain.limit(most));
         }
-        let (options, is_together) = (options.clone(), backend.is_gpu());
-        Ok(Self { options, detectors, coincidence, threads, most, is_together, folder: None })
+        let gathered = vec![0; detectors.len()];
+        Ok(Self {
+            options: options.clone(),
+            detectors,
+            coincidence,
+            threads,
+            most,
+            is_together: backend.is_gpu(),
+            folder: None,
+            ranks,
+            resumed: Vec::new(),
+            gathered,
+        })
     }
 
     /// Returns each detector's name and bank.
@@ -129,15 +184,30 @@ impl ChirpSearch {
         from: &mut Saved<'_>,
         triggers: Vec<Vec<Trigger>>,
     ) -> Result<()> {
+        self.folder = Some(folder.to_path_buf());
+        match &self.ranks {
+            None => self.load(from, triggers),
+            Some(ranks) => {
+                // The other ranks get theirs when the search begins.
+                self.resumed = split_states(from, ranks.count())?;
+                let own = std::mem::take(&mut self.resumed[0]);
+                self.load(&mut Saved::new(folder, 0, &own)?, triggers)
+            }
+        }
+    }
+
+    /// Restores the state of this process.
+    fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Vec<Trigger>>) -> Result<()> {
         from.part("search")?;
         from.expect("detectors", self.detectors.len() as u64)?;
         let mut triggers = triggers.into_iter();
         for ready in &mut self.detectors {
             let times = ready.load(from, triggers.next().unwrap_or_default())?;
-            let path = whitened_file(folder, &ready.strain.detector);
-            ready.whitened = Whitened::in_file(&path, times)?;
+            if let Some(folder) = &self.folder {
+                let path = whitened_file(folder, &ready.strain.detector);
+                ready.whitened = Whitened::in_file(&path, times)?;
+            }
         }
-        self.folder = Some(folder.to_path_buf());
         from.end()
     }
 
@@ -155,28 +225,14 @@ impl ChirpSearch {
     /// As [`Self::run`].
     pub fn run_kept(mut self, observer: &mut dyn SearchObserver) -> Result<Report> {
         let begin = Instant::now();
-        let mut ending = match self.advance(observer) {
-            Ok(ending) => ending,
-            Err(error) if self.detectors.iter().all(|one| one.taken == 0) => return Err(error),
-            Err(error) => Ending::after(error),
-        };
-        let is_resumable = match &ending {
-            Ending::Stopped => true,
-            Ending::Failed(error) => !matches!(**error, Error::Device { .. }),
-            _ => false,
-        };
-        if is_resumable {
-            let saved = self.unreported(true).and_then(|new| new.report(observer));
-            if let Err(error) = saved {
-                ending = failed(ending, error);
-            }
-        }
-        for ready in &mut self.detectors {
-            if let Err(error) = ready.flush() {
-                ending = failed(ending, error);
-            }
-        }
-        let reports: Vec<DetectorReport> = self.detectors.into_iter().map(Ready::report).collect();
+        let ending = self.search(observer)?;
+        let is_divided = self.ranks.is_some();
+        let ends = self.gathered.iter().map(|end| {
+            // Later triggers of other ranks may be missing after a failure.
+            (is_divided && matches!(ending, Ending::Failed(_))).then_some(*end)
+        });
+        let reports = self.detectors.into_iter().zip(ends);
+        let reports: Vec<DetectorReport> = reports.map(|(ready, end)| ready.report(end)).collect();
         let found = match (coincide(&reports, &self.coincidence, &self.threads), &ending) {
             (Ok(found), _) => found,
             (Err(error), Ending::Complete | Ending::Cut(_)) => return Err(error),
@@ -193,41 +249,218 @@ impl ChirpSearch {
         })
     }
 
+    /// Searches this rank's templates, for ranks other than 0. `observe` receives the progress and stops the search of all ranks by
+    /// returning false.
+    ///
+    /// # Errors
+    /// The error that ended the search of all ranks; [`Error::stopped`] for a stop.
+    pub fn assist(mut self, observe: &mut dyn FnMut(&Status) -> bool) -> Result<()> {
+        match self.search(&mut Watcher(observe))? {
+            Ending::Complete | Ending::Cut(_) => Ok(()),
+            other => Err(other.error()),
+        }
+    }
+
+    /// Searches to the end of the strain, to a stop, or to a failure.
+    ///
+    /// # Errors
+    /// Errors before any strain was searched.
+    fn search(&mut self, observer: &mut dyn SearchObserver) -> Result<Ending> {
+        self.hand_out()?;
+        let (mut ending, new) = match self.advance(observer) {
+            Ok(ended) => ended,
+            Err(error) if self.is_at_start() => return Err(error),
+            Err(error) => (Ending::after(error), Unreported::default()),
+        };
+        let is_resumable = match &ending {
+            Ending::Stopped => true,
+            // The ranks that have not failed may be at another time.
+            Ending::Failed(error) => {
+                self.ranks.is_none() && !matches!(**error, Error::Device { .. })
+            }
+            _ => false,
+        };
+        if is_resumable && let Err(error) = self.save(new, observer) {
+            ending = failed(ending, error);
+        }
+        if let (Some(ranks), Ending::Failed(_)) = (&mut self.ranks, &ending) {
+            ranks.leave();
+            return Ok(ending);
+        }
+        let ended = self.end();
+        if let Some(ranks) = &mut self.ranks {
+            ranks.finish();
+        }
+        Ok(match ended {
+            Ok(()) => ending,
+            Err(error) => failed(ending, error),
+        })
+    }
+
+    /// Reports the triggers of the last round, and then the state at its end.
+    fn save(&mut self, new: Unreported, observer: &mut dyn SearchObserver) -> Result<()> {
+        let mut own = new.report(observer).and_then(|()| self.unreported(true));
+        if let Some(ranks) = &mut self.ranks {
+            own = ranks.agree_on(own);
+        }
+        self.gather(own?)?.report(observer)
+    }
+
+    /// Ends the streams of all detectors, and gathers the last triggers.
+    fn end(&mut self) -> Result<()> {
+        let mut flushed = Ok(());
+        for ready in &mut self.detectors {
+            flushed = flushed.and(ready.flush());
+        }
+        let Some(ranks) = &mut self.ranks else { return flushed };
+        ranks.agree_on(flushed)?;
+        let own = self.unreported(false)?;
+        self.gather(own).map(|_| ())
+    }
+
+    /// Returns whether nothing was searched, or nothing that all ranks have searched.
+    fn is_at_start(&self) -> bool {
+        match self.ranks {
+            None => self.detectors.iter().all(|one| one.taken == 0),
+            Some(_) => self.gathered.iter().all(|samples| *samples == 0),
+        }
+    }
+
+    /// Gives each rank the state to resume, if there is one.
+    fn hand_out(&mut self) -> Result<()> {
+        let Some(ranks) = &mut self.ranks else { return Ok(()) };
+        let mut states = std::mem::take(&mut self.resumed);
+        states.resize(ranks.count(), Vec::new());
+        let own = ranks.exchange(Ok(states))?.swap_remove(0);
+        let loaded = match own.is_empty() {
+            true => Ok(()),
+            false => {
+                let from = Saved::new(Path::new("state of rank 0"), 0, &own);
+                from.and_then(|mut from| self.load(&mut from, Vec::new()))
+            }
+        };
+        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.agree_on(loaded))
+    }
+
     /// Searches all detectors up to common times, so that all have reached the same time at a stop.
-    fn advance(&mut self, observer: &mut dyn SearchObserver) -> Result<Ending> {
+    ///
+    /// Returns what has not been reported after a stop.
+    fn advance(&mut self, observer: &mut dyn SearchObserver) -> Result<(Ending, Unreported)> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
         let times = self.detectors.iter().map(|one| one.taken).sum();
         let mut status = Status { times, total };
-        let usual = match self.is_together {
-            true => BLOCK,
-            // One piece, so that the observer is called as often as possible.
-            false => self.detectors.iter().map(|one| one.chain.piece()).max().unwrap_or(BLOCK),
-        };
-        let block = if self.options.block == 0 { usual } else { self.options.block };
-        let block = block.min(self.most);
-        let round = if self.is_together { ROUND * block } else { block };
+        let Steps { block, round } = self.steps()?;
         let starts = self.detectors.iter().map(|one| one.strain.start);
         let Some((first, rate_hz)) =
             starts.min().zip(self.detectors.first().map(|one| one.strain.rate_hz))
         else {
-            return Ok(Ending::Complete);
+            return Ok((Ending::Complete, Unreported::default()));
         };
-        let (mut rounds, mut is_going) = (0, true);
+        let (mut rounds, mut is_going, mut is_due) = (0, true, false);
         let mut new = Unreported::default();
         while self.detectors.iter().any(|one| !one.has_ended) {
             rounds += round as i64;
             let until = first.plus_samples(rounds, rate_hz);
             let round = Round { until, block, new };
             let run = if self.is_together { concurrently } else { in_turn };
-            is_going &= run(&mut self.detectors, round, &mut status, observer)?;
-            if !is_going && self.detectors.iter().any(|one| !one.has_ended) {
-                return Ok(Ending::Stopped);
+            let done = run(&mut self.detectors, round, &mut status, observer);
+            if self.ranks.is_none() {
+                is_due = matches!(done, Ok(true)) && observer.is_due();
             }
-            new = self.unreported(observer.is_due())?;
+            let agreed = self.agree(done, is_due, observer)?;
+            is_going &= agreed.is_going;
+            if !is_going && self.detectors.iter().any(|one| !one.has_ended) {
+                return Ok((Ending::Stopped, agreed.new));
+            }
+            (new, is_due) = (agreed.new, agreed.is_due);
         }
         new.report(observer)?;
         let mut cuts = self.detectors.iter().filter_map(Ready::cut);
-        Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
+        Ok((cuts.next().map_or(Ending::Complete, Ending::Cut), Unreported::default()))
+    }
+
+    /// Returns the samples of a block and of a round, the same for all ranks.
+    fn steps(&mut self) -> Result<Steps> {
+        let usual = match self.is_together {
+            true => BLOCK,
+            // One piece, so that the observer is called as often as possible.
+            false => self.detectors.iter().map(|one| one.chain.piece()).max().unwrap_or(BLOCK),
+        };
+        let block = if self.options.block == 0 { usual } else { self.options.block };
+        let mut block = block.min(self.most);
+        if let Some(ranks) = &mut self.ranks {
+            block = ranks.least(block as u64)? as usize;
+        }
+        let blocks = match (self.is_together, &self.ranks) {
+            (true, _) => ROUND,
+            (false, Some(_)) => HOST_ROUND,
+            (false, None) => 1,
+        };
+        Ok(Steps { block, round: blocks * block })
+    }
+
+    /// Collects the triggers of a round, and a state if `is_due`; with ranks, if all have done the round. Returns whether all
+    /// go on.
+    ///
+    /// # Errors
+    /// The error of the round; for ranks, an error that names the one that failed.
+    fn agree(
+        &mut self,
+        done: Result<bool>,
+        is_due: bool,
+        observer: &mut dyn SearchObserver,
+    ) -> Result<Agreed> {
+        let done = done.and_then(|is_going| {
+            // A search that stops saves its state on its own.
+            let is_due = is_due && is_going;
+            self.unreported(is_due).map(|new| Agreed { is_going, is_due: false, new })
+        });
+        let Some(ranks) = &mut self.ranks else { return done };
+        let state = match &done {
+            Ok(Agreed { is_going: true, .. }) => State::GoesOn,
+            Ok(_) => State::Stopped,
+            Err(_) => State::Failed,
+        };
+        // Rank 0 announces one round ahead that a state is due.
+        let is_next_due = ranks.own() == 0 && !is_due && observer.is_due();
+        let agreement = ranks.agree(state, u64::from(!is_next_due))?;
+        if agreement.state < State::Stopped {
+            ranks.finish();
+            done?;
+            return Err(agreement.failure());
+        }
+        let is_going = agreement.state == State::GoesOn;
+        let new = self.gather(done?.new)?;
+        Ok(Agreed { is_going, is_due: is_going && agreement.number == 0, new })
+    }
+
+    /// Gathers the triggers and states of all ranks at rank 0, which adds them to its own.
+    fn gather(&mut self, own: Unreported) -> Result<Unreported> {
+        let Some(ranks) = &mut self.ranks else { return Ok(own) };
+        if ranks.own() > 0 {
+            ranks.gather(own.sent.unwrap_or_default().to_bytes())?;
+            self.gathered = self.detectors.iter().map(Ready::certain).collect();
+            return Ok(Unreported::default());
+        }
+        let all = ranks.gather(Vec::new())?;
+        let mut least: Vec<u64> = self.detectors.iter().map(Ready::certain).collect();
+        let is_saved = own.state.is_some();
+        let (mut states, mut triggers) = (Vec::new(), own.triggers);
+        for (rank, bytes) in all.iter().enumerate().skip(1) {
+            let sent = Sent::of_bytes(rank, bytes)?;
+            let places = self.detectors.iter_mut().zip(&mut triggers).zip(&mut least);
+            for (((ready, new), least), sent) in places.zip(sent.detectors) {
+                ready.receive(&sent.triggers);
+                new.extend(ready.new_triggers());
+                *least = (*least).min(sent.decided);
+            }
+            states.push(sent.state);
+        }
+        self.gathered = least;
+        // The state of rank 0 counts the triggers of all.
+        states.insert(0, if is_saved { self.state()? } else { None });
+        let states: Option<Vec<Vec<u8>>> = states.into_iter().collect();
+        Ok(Unreported { triggers, state: states.map(|states| join_states(&states)), sent: None })
     }
 
     /// Takes the triggers found since the last call, and a state if `is_saved`.
@@ -236,16 +469,69 @@ impl ChirpSearch {
             // The state counts the triggers of all strain taken.
             self.detectors.iter_mut().try_for_each(|ready| ready.chain.settle())?;
         }
+        let is_sent = self.ranks.as_ref().is_some_and(|ranks| ranks.own() > 0);
+        if is_sent {
+            let detectors = self.detectors.iter_mut().map(Ready::hand_over).collect();
+            let state = if is_saved { self.state()? } else { None };
+            return Ok(Unreported {
+                sent: Some(Sent { detectors, state }),
+                ..Unreported::default()
+            });
+        }
         let triggers = self.detectors.iter_mut().map(Ready::new_triggers).collect();
+        let state = if is_saved { self.state()? } else { None };
+        Ok(Unreported { triggers, state, sent: None })
+    }
+
+    /// Returns the state of this process; `None` if it cannot be saved.
+    fn state(&self) -> Result<Option<Vec<u8>>> {
         let mut state = Saving::default();
         state.part("search");
         state.number(self.detectors.len() as u64);
-        let mut is_whole = is_saved;
-        for ready in self.detectors.iter().filter(|_| is_saved) {
+        let mut is_whole = true;
+        for ready in &self.detectors {
             is_whole &= ready.save(&mut state)?;
         }
-        Ok(Unreported { triggers, state: is_whole.then(|| state.finish()) })
+        Ok(is_whole.then(|| state.finish()))
     }
+}
+
+/// Samples of a block, and of a round, after which detectors and ranks have reached the same time.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    block: usize,
+    round: usize,
+}
+
+/// Result of a round on which all ranks agree.
+struct Agreed {
+    is_going: bool,
+    /// Whether a state is due after the next round.
+    is_due: bool,
+    new: Unreported,
+}
+
+/// Returns everything that ranks must have alike, with its name.
+fn settings(
+    backend: &Backend,
+    strain: &[Strain],
+    spectra: &[Result<PowerSpectrum>],
+) -> [(&'static str, String); 3] {
+    let level = match backend.host() {
+        Host::Reference => "reference",
+        Host::Cpu(level, _) => level.name(),
+    };
+    let device = match backend {
+        Backend::Cuda(device, _) => format!("{level}, {}", device.properties().name),
+        _ => level.to_owned(),
+    };
+    let of = |one: &Strain| format!("{one:?} at {} Hz", one.rate_hz);
+    let strain: Vec<String> = strain.iter().map(of).collect();
+    // Errors are those of the strain, and come later.
+    let sum = |psd: &PowerSpectrum| psd.densities().iter().sum::<f64>();
+    let spectra: Vec<Option<f64>> = spectra.iter().map(|psd| psd.as_ref().ok().map(sum)).collect();
+    let spectra = format!("one with the sum {spectra:?}");
+    [("device", device), ("strain", strain.join("; ")), ("power spectrum", spectra)]
 }
 
 /// Results that the observer has not received: triggers of each detector, and the state after them if one is due.
@@ -253,6 +539,8 @@ impl ChirpSearch {
 struct Unreported {
     triggers: Vec<Vec<(Trigger, TimedTrigger)>>,
     state: Option<Vec<u8>>,
+    /// Results of another rank than 0, for rank 0.
+    sent: Option<Sent>,
 }
 
 impl Unreported {

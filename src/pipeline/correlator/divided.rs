@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::exchange::{MAX_SPECTRA, Pending, Ranks, State};
 use super::f_engine::{Counts, FEngine, FillMask, Spectra, Supply};
 use super::messages::{GULPS, MessageForm, Messages};
 use super::options::Integration;
@@ -21,6 +20,7 @@ use super::recordings::Baseline;
 use super::x_engine::{Readout, Scales, XEngine};
 use crate::correlate::Plan;
 use crate::error::{Error, Result};
+use crate::pipeline::exchange::{MAX_SPECTRA, Pending, Ranks, State};
 use crate::trace::{self, Work};
 
 /// Gulp that is being exchanged.

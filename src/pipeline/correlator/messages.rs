@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::exchange::{Exchange, Ranks};
 use super::recordings::Channels;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
+use crate::pipeline::exchange::{Exchange, Ranks};
 use crate::voltage::Voltages;
 
 /// Largest number of gulps whose messages are being written, exchanged or multiplied.

@@ -6,7 +6,6 @@
 mod antenna;
 mod device;
 mod divided;
-mod exchange;
 mod f_engine;
 mod messages;
 mod options;
@@ -18,8 +17,8 @@ mod window;
 mod write;
 mod x_engine;
 
+pub use crate::pipeline::exchange::{EarlyEnd, Exchange, MAX_RANKS, Ranks};
 use divided::{Divided, Made};
-pub use exchange::{EarlyEnd, Exchange, MAX_RANKS, Ranks};
 use f_engine::{Counts, FEngine};
 use options::Request;
 pub use options::{

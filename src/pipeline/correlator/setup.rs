@@ -10,7 +10,6 @@ use super::antenna::{
 };
 use super::device::{DeviceConfig, SampleFormat};
 use super::divided::Divided;
-use super::exchange::{Ranks, check_spectra};
 use super::f_engine::{FEngine, Parts, Spectra};
 use super::messages::{Division, EnginePlans, MessageForm, Messages};
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
@@ -29,6 +28,7 @@ use crate::channelize::{Channelizer, Form, Input, Order};
 use crate::error::{Error, Result};
 use crate::geometry::Array;
 use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::pipeline::exchange::{Ranks, check_spectra};
 use crate::pipeline::run::remaining_bytes;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, VoltageEncoding};

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
-use super::plan::{Branch, Plan, Template};
+use super::plan::{Branch, Plan, Template, UNIT};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::backend::vector;
@@ -50,7 +50,7 @@ impl Engine {
             let why = "a filter reaches back 2^32 samples or more".to_owned();
             return Err(Error::Unavailable { what, why });
         }
-        let size = templates_of_a_unit(plan);
+        let size = plan.unit();
         let templates = plan.templates();
         let unit = |first: usize| Unit::new(plan, &up, lanes, first..(first + size).min(templates));
         Ok(Self {
@@ -122,16 +122,8 @@ impl Engine {
     }
 }
 
-/// Most templates of a unit.
-const TEMPLATES: usize = 16;
-
 /// Samples of a worker's row.
 const ROW: usize = TILES * TILE;
-
-/// Returns the templates per unit: fewer if there are few templates, so that threads share them evenly.
-fn templates_of_a_unit(plan: &Plan) -> usize {
-    (plan.templates() / 16).next_power_of_two().clamp(4, TEMPLATES)
-}
 
 /// Scratch memory of a thread.
 #[derive(Debug)]
@@ -143,7 +135,7 @@ struct Worker {
 
 impl Worker {
     fn new() -> Self {
-        let rows = vec![Complex::default(); TEMPLATES * ROW];
+        let rows = vec![Complex::default(); UNIT * ROW];
         Self { scratch: vec![Line([0.0; 16]); SCRATCH / 16], rows }
     }
 }

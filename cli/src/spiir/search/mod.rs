@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::{self, Templates};
-use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     self, ChirpSearch, Input, Report, SearchOptions, Status, Strain, Whitening, harmonic_mean,
 };
+use sidereal::pipeline::{Ending, Ranks};
 use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};
@@ -32,6 +32,7 @@ use crate::numbers::within;
 use crate::output::{Contents, Existing, Folder, JOURNAL, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
+use crate::ranks;
 use crate::report::{NAME as REPORT, add_to as add_report};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::say::note;
@@ -221,8 +222,23 @@ pub(crate) fn writes(_: &Path, name: &str) -> bool {
         || (is_numbered && is("event", ".png"))
 }
 
-/// Runs the verb.
+/// Runs the verb, as one of several processes if mpirun has started them.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    ranks::run(
+        common,
+        |common, ranks| run_first(arguments, common, ranks),
+        |common, ranks| assist(arguments, common, ranks),
+    )
+}
+
+/// Searches as another rank than 0, which writes nothing.
+fn assist(arguments: &Arguments, common: &Common, ranks: Ranks) -> Result<()> {
+    let Work { search, .. } = Work::begin(arguments, None, common, Some(ranks))?;
+    search.assist(&mut |_| !interrupt::requested())
+}
+
+/// Searches as the only process, or as rank 0, and prints the document.
+fn run_first(arguments: &Arguments, common: &Common, ranks: Option<Ranks>) -> Result<Exit> {
     let writing = &arguments.writing;
     let inputs = arguments.files();
     let existing = Existing::new(writing.overwrite);
@@ -235,7 +251,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     )?;
     let keep = if is_resumed { Keep::FromBefore } else { Keep::FromTheBeginning };
     let place = folder.place().to_path_buf();
-    let work = Work::begin(arguments, is_resumed.then_some(&folder), common)?;
+    let work = Work::begin(arguments, is_resumed.then_some(&folder), common, ranks)?;
     let Done { product, report } = work.search(&folder, keep, common)?;
     let writing = &arguments.writing;
     if report.ending.is_read() && !writing.no_plots && !writing.png {
@@ -261,7 +277,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 /// # Errors
 /// As [`run`]; whatever stops the search before its end.
 pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) -> Result<Done> {
-    let done = Work::begin(arguments, None, common)?.search(folder, Keep::Nothing, common)?;
+    let done = Work::begin(arguments, None, common, None)?.search(folder, Keep::Nothing, common)?;
     interrupt::check()?;
     match &done.report.ending {
         Ending::Failed(error) => {
@@ -289,11 +305,18 @@ struct Work<'a> {
     backend: Backend,
     search: ChirpSearch,
     rate_hz: u32,
+    /// Number of processes that divide the templates.
+    processes: usize,
 }
 
 impl<'a> Work<'a> {
     /// Checks all options; fails if `before`, where it is a folder, holds the output of another search.
-    fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
+    fn begin(
+        arguments: &'a Arguments,
+        before: Option<&Folder>,
+        common: &Common,
+        ranks: Option<Ranks>,
+    ) -> Result<Self> {
         let options = arguments.detection.options()?;
         arguments.background.check()?;
         if !arguments.bank.is_empty() {
@@ -310,13 +333,17 @@ impl<'a> Work<'a> {
         let chosen =
             || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)), Gpus::Several);
         let backend = asked.map_or_else(chosen, Ok)?;
+        let processes = ranks.as_ref().map_or(1, Ranks::count);
         if let Some(folder) = before {
-            RunJournal::new(folder.file(""), arguments.identity(&backend)?)
+            RunJournal::new(folder.file(""), arguments.identity(&backend, processes)?)
                 .check(folder.place())?;
         }
         let options = arguments.background.add(options(whitening), common.memory);
-        let search = ChirpSearch::new(inputs, &options, &backend)?;
-        Ok(Self { arguments, backend, search, rate_hz })
+        let search = match ranks {
+            Some(ranks) => ChirpSearch::divided(inputs, &options, &backend, ranks)?,
+            None => ChirpSearch::new(inputs, &options, &backend)?,
+        };
+        Ok(Self { arguments, backend, search, rate_hz, processes })
     }
 
     /// Runs the search and writes all output.
@@ -334,7 +361,10 @@ impl<'a> Work<'a> {
         let reserve = Reserve::new(&folder.file("events.json"));
         let keeper = match keep {
             Keep::Nothing => None,
-            _ => Some(RunJournal::new(path.clone(), self.arguments.identity(&self.backend)?)),
+            _ => {
+                let identity = self.arguments.identity(&self.backend, self.processes)?;
+                Some(RunJournal::new(path.clone(), identity))
+            }
         };
         let left = (keep == Keep::FromBefore).then(|| folder.place());
         let mut keeping = Keeping::begin(&mut self.search, &path, keeper, left, &progress)?;
@@ -450,6 +480,27 @@ impl Place<'_> {
     }
 }
 
+/// Returns the templates that a rank designs: every n-th of those of n ranks, so that all ranks take about as long.
+///
+/// # Errors
+/// [`Error::Parameter`] for more ranks than templates.
+fn dealt(templates: Templates, place: ranks::Place) -> Result<Templates> {
+    let count = templates.len();
+    if count < place.ranks {
+        let rule = format!("each rank needs at least one of the {count} templates");
+        return Err(Error::parameter("ranks", place.ranks, rule));
+    }
+    let ranks::Place { rank, ranks, .. } = place;
+    Ok(match templates {
+        Templates::Waveforms(all) => {
+            Templates::Waveforms(all.into_iter().skip(rank).step_by(ranks).collect())
+        }
+        Templates::Binaries(all) => {
+            Templates::Binaries(all.into_iter().skip(rank).step_by(ranks).collect())
+        }
+    })
+}
+
 /// Returns the number of signal-to-noise ratios in a search: one per template and sample.
 fn ratios_of(inputs: &[(Strain, Input)]) -> u64 {
     let templates = |input: &Input| match input {
@@ -469,10 +520,12 @@ impl Arguments {
         files
     }
 
-    /// Returns the identity that a resumed search must match: everything that its results depend on.
-    fn identity(&self, backend: &Backend) -> Result<Identity> {
+    /// Returns the identity that a resumed search must match: everything that its results depend on, and the number of processes,
+    /// each of which saves the state of its templates.
+    fn identity(&self, backend: &Backend, processes: usize) -> Result<Identity> {
         let background = Slides { gulp: 0, ..self.background.clone() };
-        let options: [(&str, &dyn Debug); 8] = [
+        let options: [(&str, &dyn Debug); 9] = [
+            ("processes", &processes),
             ("strain", &self.strain),
             ("--templates", &self.templates),
             ("--bank", &self.bank),
@@ -500,7 +553,10 @@ impl Arguments {
             }
             None => None,
         };
-        if let Some(templates) = templates {
+        if let Some(mut templates) = templates {
+            if let Some(place) = common.place {
+                templates = dealt(templates, place)?;
+            }
             let threads = Threads::new(common.threads()?);
             let source = self.design.source(templates, rate_hz, &threads, common.quiet)?;
             let source = Arc::new(source);

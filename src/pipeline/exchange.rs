@@ -1,4 +1,4 @@
-//! Ranks: processes that share one correlation, and the calls in which all of them take part.
+//! Ranks: processes that share one run, and the calls in which all of them take part.
 //!
 //! Invariant: an agreement precedes every other exchange of data, and a rank that gives up takes part in one last
 //! agreement, so no rank waits for one that has given up. If a call itself fails, the process must end the others
@@ -7,8 +7,10 @@
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::trace::{self, Work};
 
 /// Largest number of ranks.
 pub const MAX_RANKS: usize = 1 << RANK_BITS;
@@ -20,7 +22,7 @@ pub(super) const MAX_SPECTRA: u64 = (1 << SPECTRUM_BITS) - 1;
 const RANK_BITS: u32 = 12;
 const SPECTRUM_BITS: u32 = 50;
 
-/// Collective calls among the processes of one correlation, such as those of MPI. All ranks make the same calls in the
+/// Collective calls among the processes of one run, such as those of MPI. All ranks make the same calls in the
 /// same order; each call returns when the data of this rank are complete. All machines have the same byte order.
 pub trait Exchange: Send {
     /// Returns the number of this rank, from 0.
@@ -136,15 +138,28 @@ impl Agreement {
     /// # Errors
     /// [`Error::stopped`], or [`Error::Unavailable`] that names the rank that gave up.
     pub(super) fn check(self) -> Result<Self> {
+        if self.state == State::GoesOn { Ok(self) } else { Err(self.failure()) }
+    }
+
+    /// Returns the error of an agreement in which not all ranks go on.
+    pub(super) fn failure(self) -> Error {
         match self.state {
-            State::GoesOn => Ok(self),
-            State::Stopped => Err(Error::stopped("voltages")),
-            State::Failed | State::Gone => Err(Error::Unavailable {
+            State::Stopped | State::GoesOn => Error::stopped("the divided run"),
+            State::Failed | State::Gone => Error::Unavailable {
                 what: format!("rank {}", self.rank),
                 why: "it ended early, and its own message says why".to_owned(),
-            }),
+            },
         }
     }
+}
+
+/// Rates of an exchange between ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExchangeRates {
+    /// Seconds of an agreement.
+    pub agreement_s: f64,
+    /// Bytes per second that this rank receives from all others.
+    pub received: f64,
 }
 
 /// Call for the thread that owns the exchange.
@@ -153,9 +168,9 @@ type Order = Box<dyn FnOnce(&mut dyn Exchange) + Send>;
 /// Result of a call that the thread makes while this one works.
 pub(super) struct Pending<T>(Receiver<Result<T>>);
 
-/// Ranks of a divided correlation. A thread of its own makes all calls, in the order in which they are begun.
+/// Ranks of a divided run. A thread of its own makes all calls, in the order in which they are begun.
 ///
-/// A rank that drops this value before the end of the correlation gives up: the others end, too, at their next
+/// A rank that drops this value before the end of the run gives up: the others end, too, at their next
 /// agreement.
 pub struct Ranks {
     own: usize,
@@ -328,6 +343,110 @@ impl Ranks {
     /// As [`Ranks::agree`] and [`Agreement::check`].
     pub(super) fn least(&mut self, number: u64) -> Result<u64> {
         Ok(self.agree(State::GoesOn, number)?.check()?.number)
+    }
+
+    /// Sends each rank its part of `parts`, in ascending order of the ranks, and returns what each rank has sent to this one.
+    /// A rank that failed before passes its error.
+    ///
+    /// # Errors
+    /// As [`Ranks::agree`] and [`Agreement::check`]; the error of this rank.
+    pub(super) fn exchange(&mut self, parts: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+        let (own, count) = (self.own, self.count);
+        let mut parts = self.agree_on(parts)?;
+        self.call(move |exchange| {
+            let _span = trace::span(Work::Exchange, "exchange between ranks");
+            let kept = std::mem::take(&mut parts[own]);
+            let send_bytes: Vec<usize> = parts.iter().map(Vec::len).collect();
+            let lengths: Vec<u64> = send_bytes.iter().map(|bytes| *bytes as u64).collect();
+            let without_own = |bytes: &[u64]| [&bytes[..own], &bytes[own + 1..]].concat();
+            let each: Vec<usize> = (0..count).map(|rank| 8 * usize::from(rank != own)).collect();
+            // A rank sends itself nothing, and has a place for its own number.
+            let (sent, mut received) = (without_own(&lengths), vec![0_u64; count]);
+            let to = bytemuck::cast_slice_mut(&mut received);
+            exchange.all_to_all(bytemuck::cast_slice(&sent), &each, to, &vec![8; count])?;
+            received[own] = 0;
+            let receive_bytes: Vec<usize> = received.iter().map(|bytes| *bytes as usize).collect();
+            let mut receive = vec![0; receive_bytes.iter().sum()];
+            exchange.all_to_all(&parts.concat(), &send_bytes, &mut receive, &receive_bytes)?;
+            let mut rest = &receive[..];
+            let mut all: Vec<Vec<u8>> = Vec::with_capacity(count);
+            for bytes in receive_bytes {
+                let (part, after) = rest.split_at(bytes);
+                all.push(part.to_vec());
+                rest = after;
+            }
+            all[own] = kept;
+            Ok(all)
+        })
+    }
+
+    /// Returns the bytes of all ranks, in ascending order, at each of them. A rank that failed before passes its error.
+    ///
+    /// # Errors
+    /// As [`Ranks::exchange`].
+    pub(super) fn share(&mut self, own: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let count = self.count;
+        self.exchange(own.map(|bytes| vec![bytes; count]))
+    }
+
+    /// Returns the bytes of all ranks at rank 0, in ascending order; nothing at the others. The ranks must have agreed on
+    /// going on.
+    ///
+    /// # Errors
+    /// As [`Ranks::wait`].
+    pub(super) fn gather(&mut self, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        let all = self.call(move |exchange| {
+            let _span = trace::span(Work::Exchange, "gathering at rank 0");
+            exchange.gather(own)
+        });
+        Ok(all?.unwrap_or_default())
+    }
+
+    /// Measures the exchange with messages of `bytes` bytes between each two ranks, once each has made `calls` calls.
+    ///
+    /// # Errors
+    /// As [`Ranks::exchange`].
+    pub fn measure(&mut self, bytes: usize, calls: usize) -> Result<ExchangeRates> {
+        self.agree_on(Ok(()))?;
+        let (own, count) = (self.own, self.count);
+        let rates = self.call(move |exchange| {
+            let begin = Instant::now();
+            for _ in 0..calls {
+                exchange.least(0)?;
+            }
+            let agreement_s = begin.elapsed().as_secs_f64() / calls as f64;
+            let mut each = vec![bytes; count];
+            let mut receive = vec![0; count * bytes];
+            each[own] = 0;
+            let send = vec![own as u8; (count - 1) * bytes];
+            let receive_bytes = vec![bytes; count];
+            let begin = Instant::now();
+            for _ in 0..calls {
+                exchange.all_to_all(&send, &each, &mut receive, &receive_bytes)?;
+            }
+            let seconds = begin.elapsed().as_secs_f64() / calls as f64;
+            let senders = receive.chunks_exact(bytes.max(1)).enumerate();
+            let is_right =
+                |rank: usize, part: &[u8]| rank == own || part.iter().all(|own| *own == rank as u8);
+            if !senders.into_iter().all(|(rank, part)| is_right(rank, part)) {
+                let why = "bytes of an exchange between ranks arrived changed".to_owned();
+                return Err(Error::Unavailable { what: "MPI".to_owned(), why });
+            }
+            let received = ((count - 1) * bytes) as f64 / seconds;
+            Ok(ExchangeRates { agreement_s, received })
+        });
+        self.agree_on(rates)
+    }
+
+    /// Agrees on going on, unless one of the ranks passes an error; returns the result of this rank.
+    ///
+    /// # Errors
+    /// The error of this rank; as [`Ranks::agree`] and [`Agreement::check`].
+    pub(super) fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
+        let state = if own.is_ok() { State::GoesOn } else { State::Failed };
+        let agreement = self.agree(state, 0)?;
+        let own = own?;
+        agreement.check().map(|_| own)
     }
 
     /// Declares that no rank expects another call.
