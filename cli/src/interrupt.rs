@@ -130,17 +130,20 @@ fn heard() {
     say::log(Level::INFO, "asked to stop by a signal");
 }
 
+/// Takes the request to stop of another rank, as if it were a signal.
+#[cfg(feature = "mpi")]
+pub(crate) fn stop_with_ranks() {
+    if !REQUESTED.swap(true, Ordering::SeqCst) {
+        stopping();
+        say::log(Level::INFO, "asked to stop by another rank");
+    }
+}
+
 /// Returns whether the user asked to stop.
 pub(crate) fn requested() -> bool {
     alive();
     CHECKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
-}
-
-/// Asks the run to stop as the first signal does, for another rank that was asked.
-#[cfg(feature = "mpi")]
-pub(crate) fn ask_to_stop() {
-    REQUESTED.store(true, Ordering::SeqCst);
 }
 
 /// Returns whether the user asked to stop, for a thread that does not show by its question that the run goes on.

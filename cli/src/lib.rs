@@ -193,6 +193,8 @@ impl Verb {
             Self::Search(arguments) => arguments.is_divided(),
             Self::Spiir(arguments) => arguments.is_divided(),
             Self::Bench(arguments) => arguments.is_divided(),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Live(arguments) => arguments.is_divided(),
             _ => false,
         }
     }

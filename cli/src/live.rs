@@ -13,6 +13,7 @@ use sidereal::live::capture::Statistics;
 use sidereal::live::joined::JoinedVoltages;
 use sidereal::live::source::LiveSpectra;
 use sidereal::pipeline::Ending;
+use sidereal::pipeline::correlator::Ranks;
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
 use sidereal::trace::{self, Work};
 use sidereal::units::Epoch;
@@ -27,6 +28,7 @@ use crate::output::{Existing, Files, WritingFiles, with_final_names};
 #[cfg(feature = "page")]
 use crate::page;
 use crate::provenance::{Product, Provenance, Run};
+use crate::ranks;
 use crate::say::note;
 use crate::space::Reserve;
 use crate::streams::{Received, Roll, free_name, name_of};
@@ -229,6 +231,23 @@ struct SpiirArguments {
     spiir: spiir::LiveArguments,
 }
 
+impl CorrelateArguments {
+    /// Correlates, with a page at rank 0 if it is wanted.
+    fn run(&self, common: &Common, ranks: Option<Ranks>) -> Result<Exit> {
+        self.correlate.check()?;
+        if ranks.as_ref().is_some_and(|ranks| ranks.own() > 0) {
+            let (observations, baselines) = (self.limits.observations, Vec::new());
+            let session = Session { observations, watcher: None, baselines };
+            return correlate::run_live(&self.correlate, &session, common, ranks);
+        }
+        #[cfg_attr(not(feature = "page"), expect(unused_mut))]
+        let mut begun = self.limits.begin(self.correlate.output(), None, common)?;
+        #[cfg(feature = "page")]
+        begun.session.baselines.clone_from(&self.page_baselines);
+        correlate::run_live(&self.correlate, &begun.session, common, ranks)
+    }
+}
+
 impl SpiirArguments {
     /// Runs the search, with its page if it is wanted.
     #[cfg(feature = "page")]
@@ -350,6 +369,11 @@ impl From<&Statistics> for Packets {
 }
 
 impl Arguments {
+    /// Returns whether the verb may run as several processes.
+    pub(crate) fn is_divided(&self) -> bool {
+        matches!(self.command, Command::Correlate(_) | Command::Run(_))
+    }
+
     /// Returns the site's file that names the verb to run, if one does.
     pub(crate) fn site(&self) -> Option<&Path> {
         match &self.command {
@@ -382,14 +406,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             let begun = arguments.limits.begin(arguments.channelize.output(), None, common)?;
             channelize::run_live(&arguments.channelize, &begun.session, common)
         }
-        Command::Correlate(arguments) => {
-            arguments.correlate.check()?;
-            #[cfg_attr(not(feature = "page"), expect(unused_mut))]
-            let mut begun = arguments.limits.begin(arguments.correlate.output(), None, common)?;
-            #[cfg(feature = "page")]
-            begun.session.baselines.clone_from(&arguments.page_baselines);
-            correlate::run_live(&arguments.correlate, &begun.session, common)
-        }
+        Command::Correlate(arguments) => ranks::run(
+            common,
+            |common, ranks| arguments.run(common, ranks),
+            |common, ranks| arguments.run(common, Some(ranks)),
+        ),
         Command::Spiir(arguments) => arguments.run(common),
         Command::Record(arguments) => arguments.run(common),
     }

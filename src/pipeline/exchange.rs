@@ -4,13 +4,17 @@
 //! agreement, so no rank waits for one that has given up. If a call itself fails, the process must end the others
 //! ([`EarlyEnd::is_broken`]).
 
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::trace::{self, Work};
+
+/// Time without calls after which an exchange is called idle.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// Largest number of ranks.
 pub const MAX_RANKS: usize = 1 << RANK_BITS;
@@ -55,6 +59,9 @@ pub trait Exchange: Send {
     /// # Errors
     /// Errors of the connection.
     fn gather(&mut self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>>;
+
+    /// Is called from time to time while no call is under way, such as to take messages outside of calls. Does not wait.
+    fn idle(&mut self) {}
 }
 
 /// Early end of a divided run: which rank ended it.
@@ -177,6 +184,10 @@ pub struct Ranks {
     count: usize,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
+    /// Rank of each recording, if only that one can read it.
+    readers: Option<Vec<usize>>,
+    /// Whether another correlation may follow.
+    repeats: bool,
     /// Agreement that was begun and not waited for, with the state that this rank has declared.
     unsettled: Option<(State, Pending<Agreement>)>,
     /// Whether no rank expects another call.
@@ -206,11 +217,30 @@ impl Ranks {
         }
         let (orders, received) = channel::<Order>();
         let thread = std::thread::Builder::new().name("exchange".to_owned());
-        let thread = thread.spawn(move || received.iter().for_each(|order| order(&mut *exchange)));
+        let work = move || {
+            loop {
+                match received.recv_timeout(IDLE) {
+                    Ok(order) => order(&mut *exchange),
+                    Err(RecvTimeoutError::Timeout) => exchange.idle(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        };
+        let thread = thread.spawn(work);
         let thread = thread.map_err(|error| Error::io("the exchange between ranks", error))?;
         let (orders, thread) = (Some(orders), Some(thread));
         let early = EarlyEnd::default();
-        Ok(Self { own, count, orders, thread, unsettled: None, is_over: false, early })
+        Ok(Self {
+            own,
+            count,
+            orders,
+            thread,
+            readers: None,
+            repeats: false,
+            unsettled: None,
+            is_over: false,
+            early,
+        })
     }
 
     /// Returns the number of this rank.
@@ -221,6 +251,41 @@ impl Ranks {
     /// Returns the number of ranks.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Declares that each recording can be read by one rank only; `readers` has the rank of each.
+    pub fn read_by(mut self, readers: Vec<usize>) -> Self {
+        self.readers = Some(readers);
+        self
+    }
+
+    /// Declares that other correlations follow, to which
+    /// [`into_ranks`](crate::pipeline::correlator::ArrayCorrelator::into_ranks) passes the ranks on. The end of all is declared by
+    /// [`Ranks::finish`].
+    pub fn repeating(mut self) -> Self {
+        self.repeats = true;
+        self
+    }
+
+    /// Returns the antennas of this rank among `count` correlated ones, if every rank can read all recordings.
+    pub fn antennas(&self, count: usize) -> Range<usize> {
+        part(count, self.own, self.count)
+    }
+
+    /// Returns the rank of each recording, if only that one can read it.
+    pub(super) fn readers(&self) -> Option<&[usize]> {
+        self.readers.as_deref()
+    }
+
+    /// Ends a correlation, once all ranks do; another one may follow.
+    ///
+    /// # Errors
+    /// As [`Ranks::exchange`].
+    pub(super) fn pass_on(mut self) -> Result<Self> {
+        self.settle()?;
+        self.agree(State::GoesOn, 0)?.check()?;
+        self.readers = None;
+        Ok(self)
     }
 
     /// Returns the cause of an early end, also after this value is dropped.
@@ -450,8 +515,13 @@ impl Ranks {
     }
 
     /// Declares that no rank expects another call.
-    pub(super) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.is_over = true;
+    }
+
+    /// Declares that no rank expects another call of this correlation.
+    pub(super) fn finish_correlation(&mut self) {
+        self.is_over |= !self.repeats;
     }
 
     /// Gives up: takes part in one last agreement, unless no rank expects it.
@@ -474,6 +544,11 @@ impl Drop for Ranks {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns one of `count` equal parts of numbers.
+pub(super) fn part(number: usize, part: usize, count: usize) -> Range<usize> {
+    number * part / count..number * (part + 1) / count
 }
 
 /// Makes the error of a call after the last one.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -316,6 +317,123 @@ def test_other_verbs_do_not_run_several_times(small):
     folder, _ = small
     code, output = Job(folder, 2, "info", "array/antennas.csv").wait()
     assert code != 0 and output.count("does not divide its work") == 1, output
+
+
+def test_a_rank_opens_the_recordings_of_its_antennas(small):
+    folder, names = small
+    job = Job(folder, 2, *correlation("opened.uvh5", names, "--overwrite", "--integration", "0.001", "--channels", "16"))
+    opened = set()
+    while job.process.poll() is None:
+        process = job.process_of(1)
+        for link in pathlib.Path(f"/proc/{process}/fd").glob("*") if process else []:
+            try:
+                opened.add(pathlib.Path(os.readlink(link)).name)
+            except OSError:
+                continue
+        time.sleep(0.002)
+    code, output = job.wait()
+    assert code == 0, output
+    # Rank 1 of two has the last three antennas of five, and opens the headers of its share of the files.
+    assert opened & set(names), "no recording was seen open"
+    assert not opened & set(names[:2]), opened
+
+
+class Streams:
+    """Ports of the antennas' streams, and senders of their recordings."""
+
+    def __init__(self, folder, names):
+        self.folder = folder
+        self.files = dict(zip(sorted(path.removesuffix(".dada") for path in names), names))
+        self.ports = {}
+        for name in self.files:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+                free.bind(("127.0.0.1", 0))
+                self.ports[name] = free.getsockname()[1]
+
+    def words(self, output, *options):
+        """The words of a live correlation, with the streams in another order than the positions."""
+        addresses = [f"{name}=spead://127.0.0.1:{port}" for name, port in self.ports.items()]
+        return ["live", "correlate", *addresses[::-1], "-o", output, "--antennas", "array/antennas.csv", "--reproducible", "-q", *options]
+
+    def await_ports(self, job=None, seconds=60):
+        """Waits until all ports are bound."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            bound = {int(line.split()[1].partition(":")[2], 16) for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:]}
+            if bound >= set(self.ports.values()):
+                return
+            time.sleep(0.05)
+        pytest.fail(f"the ports are not bound\n{job.log.read_text() if job else ''}")
+
+    def send(self, rate=1):
+        """Starts a sender for each antenna."""
+        return {
+            name: subprocess.Popen(
+                [str(word) for word in (PROGRAM, "send", f"array/{file}", f"spead://127.0.0.1:{self.ports[name]}", "--rate", rate, "-q")],
+                cwd=self.folder,
+                stderr=subprocess.PIPE,
+            )
+            for name, file in self.files.items()
+        }
+
+
+def sent(senders):
+    for sender in senders.values():
+        _, error = sender.communicate(timeout=120)
+        assert sender.returncode == 0, error
+
+
+@pytest.mark.parametrize("options", [("--roll", "300", "--drift"), ("--roll", "0.3", "--phase-centre", "139.5,-12.1", "--nbits", "4")])
+def test_ranks_write_the_files_of_one_live_process(small, options):
+    folder, names = small
+    streams = Streams(folder, names)
+    written = {}
+    for ranks in (1, 2, 3):
+        output = f"live{ranks}{options[1]}"
+        words = streams.words(output, "--observations", "1", "--channels", "32", "--integration", "0.05", *options)
+        job = Job(folder, ranks, *words)
+        streams.await_ports(job)
+        sent(streams.send())
+        code, output_text = job.wait()
+        assert code == 0, output_text
+        written[ranks] = {path.name: path.read_bytes() for path in sorted((folder / output).glob("*.uvh5"))}
+        for document in (folder / output).glob("*.json"):
+            assert json.loads(document.read_text())["complete"], document
+    assert len(written[1]) == (1 if options[1] == "300" else 4)
+    assert written[2] == written[1]
+    assert written[3] == written[1]
+
+
+def test_a_signal_to_one_rank_ends_all_while_packets_are_missing(long):
+    folder, names = long
+    streams = Streams(folder, names)
+    job = Job(folder, 2, *streams.words("stalled", "--drift", "--channels", "64", "--integration", "0.1"))
+    streams.await_ports(job)
+    senders = streams.send()
+    until = time.monotonic() + 60
+    while not list((folder / "stalled").glob(".*unfinished*")):
+        assert time.monotonic() < until, job.log.read_text()
+        time.sleep(0.05)
+    time.sleep(1)
+    # The last antenna is that of rank 1, which waits for its packets from now on, and rank 0 for rank 1.
+    senders[list(streams.files)[-1]].kill()
+    time.sleep(1)
+    os.kill(job.process_of(0), signal.SIGTERM)
+    code, output = job.wait(20)
+    for sender in senders.values():
+        sender.kill()
+        sender.communicate()
+    assert code != 0, output
+    documents = [json.loads(path.read_text()) for path in (folder / "stalled").glob("*.json")]
+    assert len(documents) == 1 and not documents[0]["complete"], (documents, output)
+    assert documents[0]["integrations"] > 0
+
+
+def test_more_ranks_than_streams_are_an_error(small):
+    folder, names = small
+    code, output = Job(folder, 6, *Streams(folder, names).words("many", "--drift")).wait()
+    assert code != 0 and output.count("5 streams") == 1, output
+    assert not (folder / "many").exists()
 
 
 def test_a_program_without_mpi_says_so(small):

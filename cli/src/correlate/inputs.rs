@@ -14,7 +14,7 @@ const LISTED: usize = 12;
 /// Recording from the command line: the antennas' names, if any, and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     pub(super) files: Vec<PathBuf>,
 }
 
@@ -72,12 +72,26 @@ pub(super) fn assign(
     known: &[String],
     positions: &Path,
 ) -> Result<(Vec<ArrayInput>, Matched)> {
-    let claims: Vec<Claim<'_>> =
-        given.iter().zip(&opened).map(|(one, source)| Claim::new(one, source.header())).collect();
-    let (names, matched) = owners(&claims, known, positions)?;
+    let headers = opened.iter().map(|source| source.header());
+    let (names, matched) = owners_of(given, headers, known, positions)?;
     let inputs = names.into_iter().zip(opened);
     let inputs = inputs.map(|(antennas, source)| ArrayInput { antennas, source });
     Ok((inputs.collect(), matched))
+}
+
+/// Returns the names of the antennas of each recording, by its header; `known` are the names in `positions`.
+///
+/// # Errors
+/// As [`assign`].
+pub(super) fn owners_of<'a>(
+    given: &'a [Given],
+    headers: impl Iterator<Item = &'a VoltageHeader>,
+    known: &[String],
+    positions: &Path,
+) -> Result<(Vec<Vec<String>>, Matched)> {
+    let claims: Vec<Claim<'_>> =
+        given.iter().zip(headers).map(|(one, header)| Claim::new(one, header)).collect();
+    owners(&claims, known, positions)
 }
 
 /// Information that a recording gives about its antenna.

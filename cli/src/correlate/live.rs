@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::backend::Backend;
-use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::{is_address, with_threads};
 use sidereal::live::clock;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
-    self, ArrayCorrelator, ArrayHeader, CorrelateOptions, Integration, Labels,
+    self, ArrayCorrelator, ArrayHeader, CorrelateOptions, Integration, Labels, Ranks,
+    RemoteRecording,
 };
 use sidereal::{Error, Result};
 
@@ -18,7 +19,7 @@ use super::arguments::{Arguments, Array, Sky, Spectra, Visibilities, Writing};
 use super::document::{Document, Written};
 use super::inputs::{self, Given, Silent};
 use super::watched::{self, Watched};
-use super::{Assigned, Outputs, named, need, write};
+use super::{Assigned, Outputs, named, need, remote, write};
 use crate::behind::Reporter;
 use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::interrupt::{self, Exit};
@@ -152,7 +153,49 @@ impl LiveArguments {
     }
 }
 
-/// Correlates the observations of live streams. Ends as the session says, or after a request to stop.
+/// Streams of an array, of which each rank receives some.
+struct Streams {
+    addresses: Vec<PathBuf>,
+    options: VoltageOptions,
+    /// Rank that receives each stream; `None` in a single process.
+    readers: Option<Vec<usize>>,
+    /// Whether this process receives each stream.
+    is_own: Vec<bool>,
+    /// Threads that sort the voltages of all streams.
+    threads: usize,
+}
+
+impl Streams {
+    /// Waits for the next observation of all streams.
+    ///
+    /// # Errors
+    /// Those of the streams; those of [`RemoteRecording::share`].
+    fn next(&self, ranks: Option<Ranks>) -> Result<(Vec<Box<dyn VoltageSource>>, Option<Ranks>)> {
+        let pairs = || self.addresses.iter().zip(&self.is_own);
+        let own: Vec<PathBuf> =
+            pairs().filter(|(_, is_own)| **is_own).map(|(address, _)| address.clone()).collect();
+        streams::listen(&own, &self.options)?;
+        // Each stream sorts its voltages on threads of its own.
+        let threads = (self.threads / own.len().max(1)).max(1);
+        let open = |address: &PathBuf| {
+            let opened = with_threads(threads, || streams::voltages(address, &self.options))?;
+            let source: Box<dyn VoltageSource> = Box::new(opened);
+            Ok(source)
+        };
+        let opened = pairs().map(|(address, is_own)| is_own.then(|| open(address)).transpose());
+        let opened = opened.collect::<Result<Vec<Option<_>>>>()?;
+        let Some((mut ranks, readers)) = ranks.zip(self.readers.clone()) else {
+            return Ok((opened.into_iter().flatten().collect(), None));
+        };
+        let headers = RemoteRecording::share(&opened, &mut ranks)?;
+        let sources = opened.into_iter().zip(headers);
+        let sources = sources.map(|(own, header)| own.unwrap_or_else(|| Box::new(header)));
+        Ok((sources.collect(), Some(ranks.read_by(readers))))
+    }
+}
+
+/// Correlates the observations of live streams. Ends as the session says, or after a request to stop. With ranks, each
+/// receives its share of the streams, and rank 0 writes the files.
 ///
 /// # Errors
 /// Those of the options and the streams, and those of writing before the first integration of a file.
@@ -160,6 +203,7 @@ pub(crate) fn run_live(
     arguments: &LiveArguments,
     session: &Session,
     common: &Common,
+    ranks: Option<Ranks>,
 ) -> Result<Exit> {
     arguments.check()?;
     let given = inputs::given(&arguments.addresses);
@@ -167,48 +211,45 @@ pub(crate) fn run_live(
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     watched::check(&session.baselines, &positions.array)?;
     let options = arguments.lacking.options()?;
+    let mut ranks = ranks.map(Ranks::repeating);
+    let readers =
+        ranks.as_ref().map(|own| remote::readers(&given, &positions.names(), own.count()));
+    let (rank, readers) = (ranks.as_ref().map_or(0, Ranks::own), readers.transpose()?);
     // A GPU takes a while to start, and a stream does not wait.
     let backend =
         common.backend_for(Work::on_antennas(&arguments.addresses, given.len()), Gpus::Several)?;
     if backend.is_gpu()
+        && ranks.is_none()
         && let Some(headers) = streams::described_each(&addresses)?
     {
         compile(arguments, &given, headers, &positions, &backend, common)?;
     }
+    let is_own = match &readers {
+        None => vec![true; addresses.len()],
+        Some(readers) => readers.iter().map(|reader| *reader == rank).collect(),
+    };
+    let streams = Streams { addresses, options, readers, is_own, threads: backend.threads() };
     let mut done = 0;
     loop {
-        streams::listen(&addresses, &options)?;
-        let opened = addresses.iter().map(|address| {
-            // Each stream sorts its voltages on threads of its own.
-            let threads = (backend.threads() / addresses.len()).max(1);
-            let opened = with_threads(threads, || streams::voltages(address, &options))?;
-            let source: Box<dyn VoltageSource> = Box::new(opened);
-            Ok(source)
-        });
-        let opened = match opened.collect::<Result<Vec<_>>>() {
+        let (opened, divided) = match streams.next(ranks.take()) {
             // The usual end of a program that waits for the next observation.
             Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
             opened => opened?,
         };
         let mut observation =
-            Observation::begin(arguments, &given, opened, &positions, &backend, common)?;
-        fs::create_dir_all(&arguments.output)
-            .map_err(|error| Error::io(&arguments.output, error))?;
-        loop {
-            let exit = match observation.write(arguments, session, common) {
-                Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
-                wrote => match wrote? {
-                    Some((path, ending)) => errors::ended(&ending, &path),
-                    None => break,
-                },
-            };
-            if exit != Exit::Success {
-                return Ok(exit);
-            }
+            Observation::begin(arguments, &given, opened, &positions, &backend, divided, common)?;
+        let exit = match rank {
+            0 => observation.write_all(arguments, session, common)?,
+            _ => observation.assist()?,
+        };
+        if exit != Exit::Success {
+            return Ok(exit);
         }
         session.tell(|watcher| watcher.observed());
+        ranks = observation.correlator.into_ranks()?;
         done += 1;
         if done == session.observations {
+            ranks.iter_mut().for_each(Ranks::finish);
             return Ok(Exit::Success);
         }
     }
@@ -264,17 +305,54 @@ impl Observation {
         opened: Vec<Box<dyn VoltageSource>>,
         positions: &Positions,
         backend: &Backend,
+        ranks: Option<Ranks>,
         common: &Common,
     ) -> Result<Self> {
         let Assigned { inputs, files, options } =
             Assigned::new(&arguments.of_recordings(), given, opened, positions, common)?;
-        let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, backend)?;
+        let array = &positions.array;
+        let correlator = match ranks {
+            Some(ranks) => ArrayCorrelator::divided(array, inputs, &options, backend, ranks)?,
+            None => ArrayCorrelator::new(array, inputs, &options, backend)?,
+        };
         let header = correlator.header();
         let integrations = part_integrations(arguments.roll, header);
         let part_s = integrations as f64 * header.integration_s();
         sky::warn_of_orientation(&options.dut1, header.start, part_s, common);
         let (backend, reporter) = (backend.clone(), Reporter::new(common));
         Ok(Self { correlator, options, backend, files, reporter })
+    }
+
+    /// Computes this rank's share of the observation, for ranks other than 0.
+    fn assist(&mut self) -> Result<Exit> {
+        self.correlator.watched_by(Box::new(|_| !interrupt::requested()));
+        match self.correlator.assist() {
+            Err(error) if error.is_stop() => Ok(Exit::Interrupted),
+            assisted => assisted.map(Exit::from),
+        }
+    }
+
+    /// Writes the observation to files, a part to each.
+    fn write_all(
+        &mut self,
+        arguments: &LiveArguments,
+        session: &Session,
+        common: &Common,
+    ) -> Result<Exit> {
+        fs::create_dir_all(&arguments.output)
+            .map_err(|error| Error::io(&arguments.output, error))?;
+        loop {
+            let exit = match self.write(arguments, session, common) {
+                Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
+                wrote => match wrote? {
+                    Some((path, ending)) => errors::ended(&ending, &path),
+                    None => return Ok(Exit::Success),
+                },
+            };
+            if exit != Exit::Success {
+                return Ok(exit);
+            }
+        }
     }
 
     /// Writes the next part of the observation to a file of its own; returns none at its end.

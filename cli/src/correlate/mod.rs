@@ -5,6 +5,7 @@ mod document;
 mod inputs;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
+mod remote;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod watched;
 
@@ -81,10 +82,10 @@ fn run_first(arguments: &Arguments, common: &Common, ranks: Option<Ranks>) -> Re
 }
 
 /// Correlates as another rank than 0, which writes nothing.
-fn assist(arguments: &Arguments, common: &Common, ranks: Ranks) -> Result<()> {
+fn assist(arguments: &Arguments, common: &Common, mut ranks: Ranks) -> Result<()> {
     let given = inputs::given(&arguments.inputs);
     let Prepared { positions, inputs, options, backend, .. } =
-        Prepared::new(arguments, &given, common)?;
+        Prepared::new(arguments, &given, common, Some(&mut ranks))?;
     let array = &positions.array;
     let mut correlator = ArrayCorrelator::divided(array, inputs, &options, &backend, ranks)?;
     correlator.watched_by(Box::new(|_| !interrupt::requested()));
@@ -137,15 +138,23 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the recordings.
+    /// Opens the recordings, with ranks those of this rank's antennas.
     ///
     /// # Errors
     /// Errors of options and recordings.
-    fn new(arguments: &Arguments, given: &[Given], common: &Common) -> Result<Self> {
+    fn new(
+        arguments: &Arguments,
+        given: &[Given],
+        common: &Common,
+        ranks: Option<&mut Ranks>,
+    ) -> Result<Self> {
         let recorded: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
         let work = Work::on_antennas(&recorded, given.len());
         let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
-        let opened = inputs::open(given, &arguments.lacking, arguments.allow_gaps)?;
+        let opened = match ranks {
+            None => inputs::open(given, &arguments.lacking, arguments.allow_gaps)?,
+            Some(ranks) => remote::open(arguments, given, &positions.names(), ranks)?,
+        };
         let Assigned { inputs, files, options } =
             Assigned::new(arguments, given, opened, &positions, common)?;
         let backend = common.backend_for(work, Gpus::Several)?;
@@ -169,7 +178,7 @@ pub(crate) fn make(
 fn make_with(
     arguments: &Arguments,
     common: &Common,
-    ranks: Option<Ranks>,
+    mut ranks: Option<Ranks>,
     watch: &mut dyn FnMut(&ArrayHeader, &Integration),
 ) -> Result<(Product<Document>, Ending)> {
     let given = inputs::given(&arguments.inputs);
@@ -180,7 +189,7 @@ fn make_with(
     read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
     let mut outputs = Outputs::begin(&arguments.writing, &read, common)?;
     let Prepared { positions, inputs, files, options, backend } =
-        Prepared::new(arguments, &given, common)?;
+        Prepared::new(arguments, &given, common, ranks.as_mut())?;
     let array = &positions.array;
     let mut correlator = match ranks {
         Some(ranks) => ArrayCorrelator::divided(array, inputs, &options, &backend, ranks)?,

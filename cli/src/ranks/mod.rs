@@ -93,10 +93,10 @@ pub(crate) fn divided(
 ///
 /// # Errors
 /// As [`join`]; errors of `first` without ranks. With ranks errors are reported here, those that all ranks have alike by rank 0.
-pub(crate) fn run(
+pub(crate) fn run<E: Into<Exit>>(
     common: &Common,
     first: impl FnOnce(&Common, Option<Ranks>) -> Result<Exit>,
-    assist: impl FnOnce(&Common, Ranks) -> Result<()>,
+    assist: impl FnOnce(&Common, Ranks) -> Result<E>,
 ) -> Result<Exit> {
     let Some(place) = Place::of_environment() else { return first(common, None) };
     let common =
@@ -109,7 +109,7 @@ pub(crate) fn run(
     let own = session.ranks()?;
     let done = match place.rank {
         0 => first(&common, Some(own)),
-        _ => assist(&common, own).map(Exit::from),
+        _ => assist(&common, own).map(E::into),
     };
     let early = session.early_end();
     let is_own = early.is_own() && early.rank() != Some(0);

@@ -3,6 +3,7 @@
 //! All operations are immediate ones that are tested until they are complete, with pauses, so that a rank that waits
 //! leaves its core to the others, and so that a stop request ends the wait.
 
+use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,10 +30,11 @@ const MOST_BYTES: usize = 1 << 30;
 const DATA: i32 = 1;
 const LENGTH: i32 = 2;
 const END: i32 = 3;
+const STOP: i32 = 4;
 
 /// Shortest and longest pause between tests. A test without a pause would take its turn among busy threads each time.
 const SHORTEST: Duration = Duration::from_micros(30);
-const LONGEST: Duration = Duration::from_micros(500);
+const LONGEST: Duration = Duration::from_millis(1);
 
 /// Time that operations may take after a stop request, before the run is ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -75,8 +77,9 @@ impl Session {
         Ok(Self { universe, rank, ranks, early, is_silent: false, is_taken: false })
     }
 
+    /// Returns the processes for calls in which no rank waits for data.
     fn world(&self) -> World {
-        World { rank: self.rank, ranks: self.ranks }
+        World { rank: self.rank, ranks: self.ranks, asks: Cell::new(false) }
     }
 
     /// Returns the number of this rank.
@@ -159,7 +162,8 @@ impl Session {
             let why = "only one correlation of a run can be divided".to_owned();
             return Err(Error::Unavailable { what: "MPI".to_owned(), why });
         }
-        let ranks = Ranks::new(Box::new(self.world()))?;
+        let world = World { asks: Cell::new(true), ..self.world() };
+        let ranks = Ranks::new(Box::new(world))?;
         self.early = ranks.early_end();
         Ok(ranks)
     }
@@ -209,7 +213,7 @@ impl Ends {
             self.received += 1;
             let end = End::of(end);
             if end == End::Stopped {
-                interrupt::ask_to_stop();
+                interrupt::stop_with_ranks();
             }
             if end != End::Done {
                 self.early.get_or_insert(end);
@@ -220,10 +224,10 @@ impl Ends {
 
     /// Waits for the notices of all other ranks.
     fn wait(mut self) {
-        let world = World { ..self.world };
-        world.wait("the end of other ranks", || {
+        let World { rank, ranks, .. } = self.world;
+        World { rank, ranks, asks: Cell::new(false) }.wait("the end of other ranks", || {
             self.early();
-            self.received + 1 == self.world.ranks
+            self.received + 1 == ranks
         });
     }
 }
@@ -232,6 +236,8 @@ impl Ends {
 struct World {
     rank: usize,
     ranks: usize,
+    /// Whether this rank asks the others to stop after a stop request: once.
+    asks: Cell<bool>,
 }
 
 /// Message of an operation.
@@ -274,6 +280,9 @@ impl World {
         while !is_done() {
             thread::sleep(pause);
             pause = LONGEST.min(2 * pause);
+            if interrupt::is_stopping() && self.asks.replace(false) {
+                self.ask_to_stop();
+            }
             if interrupt::is_stopping() && asked.get_or_insert_with(Instant::now).elapsed() > GRACE
             {
                 fault!(
@@ -286,6 +295,16 @@ impl World {
             }
         }
         interrupt::waits_for_ranks(false);
+    }
+}
+
+impl World {
+    /// Asks the other ranks to stop: one of them may wait for data without a call of its own.
+    fn ask_to_stop(&self) {
+        let world = SimpleCommunicator::world();
+        // So short a message is sent without a receiver.
+        let others = (0..self.ranks).filter(|rank| *rank != self.rank);
+        others.for_each(|rank| world.process_at_rank(rank as i32).send_with_tag(&[1_u8], STOP));
     }
 }
 
@@ -374,6 +393,15 @@ impl Exchange for World {
         let messages = places.map(|(from, bytes)| Message::Receive { from, bytes });
         self.transfer(messages, DATA, what);
         Ok(Some(all))
+    }
+
+    fn idle(&mut self) {
+        let world = SimpleCommunicator::world();
+        while let Some(status) = world.any_process().immediate_probe_with_tag(STOP) {
+            let from = world.process_at_rank(status.source_rank());
+            from.receive_into_with_tag(&mut [0_u8], STOP);
+            interrupt::stop_with_ranks();
+        }
     }
 }
 

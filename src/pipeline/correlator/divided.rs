@@ -130,9 +130,14 @@ impl Divided {
         self.is_stopping
     }
 
-    /// As [`Ranks::finish`].
+    /// As [`Ranks::finish_correlation`].
     pub(super) fn finish(&mut self) {
-        self.ranks.finish();
+        self.ranks.finish_correlation();
+    }
+
+    /// As [`Ranks::pass_on`].
+    pub(super) fn pass_on(self) -> Result<Ranks> {
+        self.ranks.pass_on()
     }
 
     /// As [`Ranks::leave`].

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::recordings::Channels;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
-use crate::pipeline::exchange::{Exchange, Ranks};
+use crate::pipeline::exchange::{Exchange, Ranks, part};
 use crate::voltage::Voltages;
 
 /// Largest number of gulps whose messages are being written, exchanged or multiplied.
@@ -29,11 +29,17 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Divides antennas and channels into equal parts. Channels averaged into one output channel have the same rank.
+    /// Divides channels into equal parts, and antennas, unless `owners` has the rank of each. Channels averaged into one
+    /// output channel have the same rank.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for more ranks than antennas or output channels.
-    pub(super) fn new(ranks: &Ranks, antennas: usize, channels: &Channels) -> Result<Self> {
+    /// [`Error::Parameter`] for more ranks than antennas or output channels, or a rank without antennas.
+    pub(super) fn new(
+        ranks: &Ranks,
+        antennas: usize,
+        owners: Option<&[usize]>,
+        channels: &Channels,
+    ) -> Result<Self> {
         let (own, count, outputs) = (ranks.own(), ranks.count(), channels.centres_hz.len());
         for (number, what) in [(antennas, "antennas"), (outputs, "channels")] {
             if count > number {
@@ -47,7 +53,18 @@ impl Division {
             runs(&channels.order[outputs.start * average..outputs.end * average])
         };
         let channels = outputs.iter().map(own_channels).collect();
-        Ok(Self { own, antennas: parts(antennas, count), outputs, channels })
+        let antennas = match owners {
+            None => parts(antennas, count),
+            Some(owners) => {
+                let first = |rank: usize| owners.partition_point(|owner| *owner < rank);
+                (0..count).map(|rank| first(rank)..first(rank + 1)).collect()
+            }
+        };
+        if let Some(idle) = antennas.iter().position(Range::is_empty) {
+            let rule = "each rank reads at least one antenna";
+            return Err(Error::parameter("rank without antennas", idle, rule));
+        }
+        Ok(Self { own, antennas, outputs, channels })
     }
 
     /// Returns the antennas of this rank.
@@ -96,8 +113,8 @@ pub(super) struct EnginePlans {
 }
 
 /// Divides numbers into equal parts.
-pub(super) fn parts(number: usize, count: usize) -> Vec<Range<usize>> {
-    (0..count).map(|part| number * part / count..number * (part + 1) / count).collect()
+fn parts(number: usize, count: usize) -> Vec<Range<usize>> {
+    (0..count).map(|index| part(number, index, count)).collect()
 }
 
 /// Returns numbers as runs of consecutive ones, in ascending order.
@@ -564,7 +581,8 @@ mod tests {
                 continue;
             }
             // In two pieces.
-            for range in [0..times / 2, times / 2..times] {
+            for range in [0..times / 2, times / 2..times].into_iter().filter(|own| !own.is_empty())
+            {
                 let rows =
                     (0..2).flat_map(|polarization| range.clone().map(move |t| (polarization, t)));
                 let spectra: Vec<u8> = rows

@@ -12,6 +12,7 @@ mod options;
 mod peers;
 mod reading;
 mod recordings;
+mod remote;
 mod setup;
 mod window;
 mod write;
@@ -26,6 +27,7 @@ pub use options::{
 };
 pub use recordings::ArrayInput;
 use recordings::{Baseline, Tracking, later};
+pub use remote::RemoteRecording;
 use setup::{Built, build};
 pub use write::{Labels, WriteReport, history, write_uvh5};
 use x_engine::{Readout, Scales, XEngine};
@@ -115,7 +117,8 @@ impl ArrayCorrelator {
         Self::built(Request { array, options, delays: None, backend }, inputs, None)
     }
 
-    /// Like [`Self::new`], for one of several ranks, which have the same arguments, but for the device and the threads. Each
+    /// Like [`Self::new`], for one of several ranks, which have the same arguments, but for the device, the threads, and recordings
+    /// that a rank need not read ([`RemoteRecording`]). Each
     /// computes the spectra of its share of the antennas and correlates its share of the channels; the ranks exchange spectra
     /// in host memory. Rank 0 returns the integrations, with the bits of a single process; those of the other ranks are
     /// empty. All must ask for the same integrations.
@@ -275,6 +278,14 @@ impl ArrayCorrelator {
         let mut integration = Integration::new();
         while self.next_integration(&mut integration)? {}
         Ok(())
+    }
+
+    /// Ends a divided correlation, once all ranks do, and returns the ranks for another one; `None` in a single process.
+    ///
+    /// # Errors
+    /// As [`Self::divided`], for a rank that has failed and for the exchange.
+    pub fn into_ranks(self) -> Result<Option<Ranks>> {
+        self.divided.map(Divided::pass_on).transpose()
     }
 
     /// Declares that no rank expects another call of this one.

@@ -19,6 +19,7 @@ use super::recordings::{
     ArrayInput, Baseline, Channels, Delays, ENDLESS, Model, Recordings, Tracking, array_numbers,
     delay_model, select_baselines,
 };
+use super::remote::owners as owners_of;
 use super::window::{Flags, Framing, unpacked};
 use super::x_engine::{Readout, XEngine};
 use crate::backend::cuda::Prefetch;
@@ -91,6 +92,7 @@ impl Part {
     fn new(
         shape: &SpectraParameters,
         correlated: &[usize],
+        owners: Option<&[usize]>,
         options: &CorrelateOptions,
         ranks: Option<&Ranks>,
     ) -> Result<Self> {
@@ -113,7 +115,7 @@ impl Part {
         if shape.recordings.times < ENDLESS {
             check_spectra(shape.spectra)?;
         }
-        let division = Division::new(ranks, correlated.len(), &shape.channels)?;
+        let division = Division::new(ranks, correlated.len(), owners, &shape.channels)?;
         let (plans, channels) = (division.plans(&whole)?, &shape.channels);
         let (runs, outputs) = (&division.channels[division.own], &division.outputs[division.own]);
         Ok(Self {
@@ -153,7 +155,10 @@ pub(super) fn build(
     let baselines = select_baselines(request.array, &options.baselines, &correlated)?;
     let header = shape.header(&request, &correlated, &baselines, tracking.dut1_s);
     let threads = request.backend.host().threads();
-    let part = Part::new(&shape, &correlated, options, ranks.as_ref())?;
+    let owners = ranks.as_ref().and_then(Ranks::readers);
+    let each: Vec<usize> = inputs.iter().map(|input| input.antennas.len()).collect();
+    let owners = owners.map(|readers| owners_of(readers, &each, &numbers)).transpose()?;
+    let part = Part::new(&shape, &correlated, owners.as_deref(), options, ranks.as_ref())?;
     let mut gulp = shape.fitting_gulp(&request, &part, baselines.len(), &inputs)?;
     if let Some(ranks) = &mut ranks {
         gulp = ranks.least(gulp_capacity(&part.whole, shape.spectra, gulp) as u64)? as usize;
