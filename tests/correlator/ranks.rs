@@ -4,7 +4,8 @@
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::pipeline::correlator::{
-    ArrayCorrelator, ArrayInput, CorrelateOptions, Gains, Integration, Ranks, Summary,
+    ArrayCorrelator, ArrayInput, CorrelateOptions, Gains, Integration, Ranks, RemoteRecording,
+    Summary,
 };
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
@@ -213,6 +214,126 @@ fn ranks_return_the_bits_of_one_process() {
         checked[ranks] += 1;
     }
     assert!(checked[1..].iter().all(|count| *count > 4), "{checked:?}");
+}
+
+/// Returns the recordings of a rank: its own, whose ranks are `readers`, and the headers of the others.
+fn own_inputs(case: &Case, readers: &[usize], ranks: &mut Ranks) -> Result<Vec<ArrayInput>> {
+    let inputs = case.inputs();
+    let names: Vec<Vec<String>> = inputs.iter().map(|input| input.antennas.clone()).collect();
+    let opened: Vec<_> = inputs
+        .into_iter()
+        .zip(readers)
+        .map(|(input, reader)| (*reader == ranks.own()).then_some(input.source))
+        .collect();
+    let headers = RemoteRecording::share(&opened, ranks)?;
+    let sources = opened.into_iter().zip(headers);
+    let sources = sources.map(|(own, header)| own.unwrap_or_else(|| Box::new(header)));
+    let inputs = names.into_iter().zip(sources);
+    Ok(inputs.map(|(antennas, source)| ArrayInput { antennas, source }).collect())
+}
+
+#[test]
+fn recordings_that_only_one_rank_can_read_give_the_bits_of_one_process() {
+    let mut random = Random::new(5);
+    let mut checked = 0;
+    while checked < 12 {
+        let mut case = case(&mut random);
+        case.is_live = random.below(2) == 0;
+        let options = &case.options;
+        let channels = case.recordings[0].header.centres_hz.len() * options.channels;
+        let recordings = case.recordings.len();
+        let ranks = recordings.min(channels / options.average_channels).min(3);
+        if ranks < 2 {
+            continue;
+        }
+        // Shares of any length, of at least one recording.
+        let mut readers: Vec<usize> = (0..recordings).map(|_| random.below(ranks)).collect();
+        readers[..ranks].copy_from_slice(&(0..ranks).collect::<Vec<_>>());
+        readers.sort_unstable();
+        let array = array::array(case.antennas.iter().sum());
+        let returned = divided(
+            ranks,
+            |_| usize::MAX,
+            |mut ranks| {
+                let inputs = own_inputs(&case, &readers, &mut ranks)?;
+                let ranks = ranks.read_by(readers.clone());
+                let backend = Backend::best(1);
+                ArrayCorrelator::divided(&array, inputs, &case.options, &backend, ranks)
+            },
+        );
+        let what = format!("{ranks} ranks, {readers:?}, {options:?}");
+        assert!(returned.iter().all(|own| own.error.is_none()), "{what}: {returned:?}");
+        assert!(returned[0].integrations == case.one().0, "{what}");
+        checked += 1;
+    }
+}
+
+#[test]
+fn a_recording_that_no_rank_reads_is_an_error() {
+    let case = six();
+    let array = array::array(6);
+    let run = |readers: [usize; 6], share: bool| {
+        let returned = divided(
+            2,
+            |_| usize::MAX,
+            |mut ranks| {
+                let inputs = match share {
+                    true => own_inputs(&case, &readers, &mut ranks)?,
+                    false => case.inputs(),
+                };
+                let ranks = ranks.read_by(readers.to_vec());
+                let backend = Backend::best(1);
+                ArrayCorrelator::divided(&array, inputs, &case.options, &backend, ranks)
+            },
+        );
+        returned.into_iter().map(|own| own.error.unwrap().to_string()).collect::<Vec<_>>()
+    };
+    for error in run([0, 0, 0, 1, 1, 7], true) {
+        assert!(error.contains("no rank has opened") && error.contains(" is 1"), "{error}");
+    }
+    for error in run([0; 6], false) {
+        assert!(error.contains("rank without antennas is 1"), "{error}");
+    }
+    for error in run([0, 1, 0, 1, 0, 1], true) {
+        assert!(error.contains("order"), "{error}");
+    }
+}
+
+#[test]
+fn the_same_ranks_correlate_one_observation_after_another() {
+    let mut live = six();
+    live.is_live = true;
+    live.recordings[4].header.times = Some(23_456);
+    let cases = [six(), live.clone(), six(), live];
+    let array = array::array(6);
+    let work = |exchange: Connected| {
+        let (cases, array) = (&cases, &array);
+        move || {
+            let mut ranks = Some(Ranks::new(Box::new(exchange)).unwrap().repeating());
+            let early = ranks.as_ref().unwrap().early_end();
+            let mut all = Vec::new();
+            for case in cases {
+                let (inputs, own) = (case.inputs(), ranks.take().unwrap());
+                let backend = Backend::best(1);
+                let made = ArrayCorrelator::divided(array, inputs, &case.options, &backend, own);
+                let mut correlator = made.unwrap();
+                all.push(drain(&mut correlator));
+                ranks = correlator.into_ranks().unwrap();
+            }
+            ranks.iter_mut().for_each(Ranks::finish);
+            drop(ranks);
+            assert_eq!(early.rank(), None);
+            all
+        }
+    };
+    let found = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            Connected::all(2).into_iter().map(|own| scope.spawn(work(own))).collect();
+        threads.into_iter().map(|own| own.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (case, found) in cases.iter().zip(&found[0]) {
+        assert!(*found == case.one().0);
+    }
 }
 
 /// Antennas with delays and a filter bank, of which rank r of three has the antennas 2 r and 2 r + 1.

@@ -39,7 +39,7 @@ struct Received {
 pub(super) enum Made {
     /// Spectra, at least one.
     Spectra,
-    /// None: a live observation has ended, and has so many spectra.
+    /// None: a live observation has ended; the number of all its spectra.
     Ended(u64),
     /// None, because of an error or a request to stop.
     Failed(Error),
@@ -133,6 +133,11 @@ impl Divided {
     /// As [`Ranks::finish_correlation`].
     pub(super) fn finish(&mut self) {
         self.ranks.finish_correlation();
+    }
+
+    /// As [`Ranks::finish`].
+    pub(super) fn finish_all(&mut self) {
+        self.ranks.finish();
     }
 
     /// As [`Ranks::pass_on`].
@@ -286,13 +291,16 @@ impl Divided {
         let begin = Instant::now();
         let gathered = self.gather(f_engine)?;
         let outputs = self.form.division().outputs.last().map_or(0, |own| own.end);
-        integration.clear(0, 0, 0);
-        if let Some(all) = gathered {
-            integration.clear(baselines.len(), outputs, self.plan().pairs());
-            self.counts = Counts::default();
-            for (rank, bytes) in all.iter().enumerate() {
-                self.place(rank, bytes, baselines.len(), integration)?;
-            }
+        let Some(all) = gathered else {
+            integration.clear(0, 0, 0);
+            self.elapsed_s += begin.elapsed().as_secs_f64();
+            return Ok(());
+        };
+        // The parts of all ranks overwrite everything.
+        integration.resize(baselines.len(), outputs, self.plan().pairs());
+        self.counts = Counts::default();
+        for (rank, bytes) in all.iter().enumerate() {
+            self.place(rank, bytes, baselines.len(), integration)?;
         }
         self.elapsed_s += begin.elapsed().as_secs_f64();
         Ok(())
@@ -342,10 +350,14 @@ impl Divided {
     fn gather(&mut self, f_engine: &FEngine) -> Result<Option<Vec<Vec<u8>>>> {
         let Counts { masked, saturated, not_finite } = f_engine.counts();
         let mut bytes: Vec<u8> = Vec::new();
-        for numbers in [&masked, &saturated, &not_finite, &self.part.counts] {
+        for numbers in [&masked, &saturated, &not_finite] {
             bytes.extend_from_slice(bytemuck::cast_slice(numbers));
         }
-        bytes.extend_from_slice(bytemuck::cast_slice(&self.part.sums));
+        // Rank 0 places its own part without a message.
+        if self.ranks.own() > 0 {
+            bytes.extend_from_slice(bytemuck::cast_slice(&self.part.counts));
+            bytes.extend_from_slice(bytemuck::cast_slice(&self.part.sums));
+        }
         self.ranks.call(move |exchange| exchange.gather(bytes))
     }
 
@@ -361,7 +373,9 @@ impl Divided {
         let (antennas, own) = (division.antennas[rank].len(), &division.outputs[rank]);
         let (outputs, pairs) = (integration.counts.len() / baselines, self.plan().pairs());
         let (counts, sums) = (8 * own.len(), 16 * own.len() * pairs);
-        let rest = baselines * (counts + sums) + 16 * antennas;
+        let is_own = rank == division.own;
+        let part = if is_own { 0 } else { baselines * (counts + sums) };
+        let rest = part + 16 * antennas;
         let recordings = bytes.len().saturating_sub(rest);
         if bytes.len() < rest || !recordings.is_multiple_of(8) {
             let what = "integration of a rank (bytes)";
@@ -377,7 +391,11 @@ impl Divided {
         all.resize(not_finite.len(), 0);
         // Several ranks may read a recording of several antennas.
         all.iter_mut().zip(not_finite).for_each(|(most, own)| *most = own.max(*most));
-        let (all_counts, all_sums) = bytes.split_at(baselines * counts);
+        let own_part = || -> (&[u8], &[u8]) {
+            (bytemuck::cast_slice(&self.part.counts), bytemuck::cast_slice(&self.part.sums))
+        };
+        let (all_counts, all_sums) =
+            if is_own { own_part() } else { bytes.split_at(baselines * counts) };
         let to = integration.counts.chunks_exact_mut(outputs);
         for (to, from) in to.zip(all_counts.chunks_exact(counts)) {
             let to: &mut [u8] = bytemuck::cast_slice_mut(&mut to[own.clone()]);

@@ -251,7 +251,8 @@ impl ArrayCorrelator {
             self.ended = true;
             // A failed device cannot return its sums.
             let is_read = self.next > first && self.read(first, integration).is_ok();
-            self.finish();
+            // All ranks have agreed on this end, so that none waits for one that still writes.
+            self.divided.iter_mut().for_each(Divided::finish_all);
             if !is_read {
                 return Err(fault);
             }

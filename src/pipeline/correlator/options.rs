@@ -271,9 +271,14 @@ impl Integration {
         pairs: usize,
     ) -> (&mut [Complex<f64>], &mut [u64]) {
         self.sums.clear();
-        self.sums.resize(baselines * channels * pairs, Complex::ZERO);
         self.counts.clear();
-        self.counts.resize(baselines * channels, 0);
+        self.resize(baselines, channels, pairs);
         (&mut self.sums, &mut self.counts)
+    }
+
+    /// Resizes the buffers, which keep old values.
+    pub(super) fn resize(&mut self, baselines: usize, channels: usize, pairs: usize) {
+        self.sums.resize(baselines * channels * pairs, Complex::ZERO);
+        self.counts.resize(baselines * channels, 0);
     }
 }
