@@ -278,16 +278,13 @@ impl FEngine {
                 let is_direct = messages.is_direct();
                 let parts = messages.antennas(channels.order.len());
                 let pairs = antennas.iter_mut().zip(parts);
-                match is_direct {
-                    true => pairs
-                        .map(|(own, parts)| gather_parts(own, windows, parts))
-                        .collect::<Result<()>>()?,
-                    false => {
-                        jobs.extend(pairs.map(|(antenna, parts)| Job {
-                            antenna,
-                            target: Target::Messages(parts),
-                        }))
+                if is_direct {
+                    for (antenna, parts) in pairs {
+                        gather_parts(antenna, windows, parts)?;
                     }
+                } else {
+                    let job = |(antenna, parts)| Job { antenna, target: Target::Messages(parts) };
+                    jobs.extend(pairs.map(job));
                 }
             }
             Spectra::Device(device) => {
