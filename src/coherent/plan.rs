@@ -193,6 +193,22 @@ impl Plan {
         Start { output, input: output.saturating_sub(self.overlap as u64) }
     }
 
+    /// Returns the output samples that the input samples before `end` complete, counted from the first of the recording.
+    pub(crate) fn complete(&self, end: u64) -> u64 {
+        let block = self.block() as u64;
+        end.saturating_sub(self.overlap as u64) / block * block
+    }
+
+    /// Returns the end of the input samples that complete the output samples before `end`.
+    pub(crate) fn needed(&self, end: u64) -> u64 {
+        end.next_multiple_of(self.block() as u64) + self.overlap as u64
+    }
+
+    /// Returns the first output sample with which a stream can begin that has the input samples from number `first` on.
+    pub(crate) fn first_output(&self, first: u64) -> u64 {
+        (first + self.overlap as u64).next_multiple_of(self.block() as u64)
+    }
+
     /// Returns the bytes that a plan on the host holds for filters and carried samples.
     pub fn host_bytes(&self) -> usize {
         let carried = self.options.streams() * self.options.encoding.bytes(self.points);

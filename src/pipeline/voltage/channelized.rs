@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex;
 
-use super::bank::FilterBank;
+use super::bank::{FilterBank, Plans};
 use super::coherent::Entering;
 use super::filled::{extended, rows_of};
 use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
 use super::source::{cut, finite, part};
-use super::spectra::{Plans, Spectra, Watch, fitting_gulp, restart_rows};
+use super::spectra::{Spectra, Watch, fitting_gulp, restart_rows};
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::channelize::{Form, Plan};
@@ -95,7 +95,7 @@ impl std::fmt::Debug for ChannelizedVoltages {
 
 impl ChannelizedVoltages {
     /// Binds a recording to its filter bank; automatic gains read its beginning. The detection options (`products`,
-    /// `ascending`) have no effect. A GPU and its peers divide the spectra, except after coherent dedispersion.
+    /// `ascending`) have no effect. A GPU and its peers divide the spectra.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming an option that does not fit the recording, or has no meaning for voltages (sums
@@ -158,6 +158,11 @@ impl ChannelizedVoltages {
         let plans = Plans { bank: plan, coherent, joining: None };
         let spectra = Spectra::new(source, first, plans, gulp, backend)?;
         warnings.extend(spectra.bank().warning().map(str::to_owned));
+        let step_bytes = match backend.is_gpu() {
+            true => DEVICE_BYTES * backend.shares().len(),
+            false => HOST_BYTES,
+        };
+        let step_bytes = step_bytes.max(spectra.least_rows() * spectra.elements());
         Ok(Self {
             header,
             geometry,
@@ -168,10 +173,7 @@ impl ChannelizedVoltages {
             arriving,
             not_finite,
             threads: backend.host().threads(),
-            step_bytes: match backend.is_gpu() {
-                true => DEVICE_BYTES * backend.shares().len(),
-                false => HOST_BYTES,
-            },
+            step_bytes,
             rows: Vec::new(),
             row: 0,
             end: u64::MAX,
@@ -607,7 +609,8 @@ impl Measured {
         let bits = input.streams() * input.encoding.sample_bits() * plan.hop();
         let spectra = (BLOCK_BYTES * 8 / bits).clamp(MIN_SPECTRA, SPECTRA);
         let times = plan.span() + (spectra - 1) * plan.hop();
-        let mut bank = FilterBank::new(plan, coherent, None, &backend.alone())?;
+        let mut bank =
+            FilterBank::new(Plans { bank: plan, coherent, joining: None }, &backend.alone())?;
         bank.restart(sample);
         let start = bank.start(sample);
         source.skip(start)?;

@@ -61,7 +61,9 @@ impl std::fmt::Debug for VoltageFilterbank {
 }
 
 impl VoltageFilterbank {
-    /// Binds a recording to its filter bank.
+    /// Binds a recording to its filter bank. A GPU that has peers computes all rows, which a search finds in its memory. After coherent
+    /// dedispersion it and its peers divide them, if the rows of a file have at most half of the bytes of its voltages: the
+    /// search copies them back.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming an option that does not fit the recording, or one required because the recording
@@ -71,11 +73,11 @@ impl VoltageFilterbank {
         options: &ChannelizeOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::divided(source, options, &backend.alone())
+        Self::open(source, options, backend, false)
     }
 
-    /// Like [`Self::new`], for rows that the host reads: a GPU and its peers divide them, except after coherent dedispersion.
-    /// A search of such rows on a GPU copies them back to it.
+    /// Like [`Self::new`], for rows that the host reads: a GPU and its peers divide them. A search of such rows on a GPU copies them
+    /// back to it.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -83,6 +85,15 @@ impl VoltageFilterbank {
         source: Box<dyn VoltageSource>,
         options: &ChannelizeOptions,
         backend: &Backend,
+    ) -> Result<Self> {
+        Self::open(source, options, backend, true)
+    }
+
+    fn open(
+        source: Box<dyn VoltageSource>,
+        options: &ChannelizeOptions,
+        backend: &Backend,
+        is_for_host: bool,
     ) -> Result<Self> {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
@@ -134,7 +145,13 @@ impl VoltageFilterbank {
                     .to_owned(),
             );
         }
-        let rows = Rows::new(source, plan, coherent, assembly, gulp, backend)?;
+        let voltage_bits = plan.samples_per_row() * recorded.sample_bits();
+        let is_short = 2 * 8 * header.row_bytes() <= voltage_bits;
+        let backend = match is_for_host || coherent.is_some() && !is_live && is_short {
+            true => backend.clone(),
+            false => backend.alone(),
+        };
+        let rows = Rows::new(source, plan, coherent, assembly, gulp, &backend)?;
         warnings.extend(rows.bank().warning().map(str::to_owned));
         let rows = if is_live {
             Filled::arriving(rows, reach, (START_S / header.tsamp_s) as u64 + 1)
@@ -376,6 +393,16 @@ pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions)
 }
 
 impl VoltageFilterbank {
+    /// Returns the number of GPUs that compute rows.
+    pub(super) fn gpus(&self) -> usize {
+        self.rows.rows().gpus()
+    }
+
+    /// Returns the rows that a read should ask for at least, so that every GPU has its part.
+    pub(super) fn least_rows(&self) -> usize {
+        self.rows.rows().least_rows()
+    }
+
     /// Returns the GPU that computes rows from the recorded voltages, if one does.
     pub(in crate::pipeline) fn device(&self) -> Option<&Device> {
         self.rows.rows().bank().device().filter(|_| self.swept.is_none())

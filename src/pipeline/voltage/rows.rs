@@ -1,7 +1,7 @@
 //! Filter-bank rows with antennas summed and recorded channels ordered; gaps are not filled.
 
-use super::bank::FilterBank;
-use super::spectra::{Bank, Plans, Spectra, Unread, Watch};
+use super::bank::{FilterBank, Plans};
+use super::spectra::{Bank, Spectra, Unread, Watch};
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::channelize::{Feed, Form, Joining, Plan, Products};
@@ -11,6 +11,9 @@ use crate::io::voltages::{Flag, VoltageSource};
 
 /// Bytes of rows assembled per step.
 const SCRATCH_BYTES: usize = 4 << 20;
+
+/// Bytes of rows assembled per step for each GPU that computes them: enough to copy and compute at the same time.
+const DEVICE_BYTES: usize = 32 << 20;
 
 /// Bytes of rows that a thread assembles at a time.
 const PIECE_BYTES: usize = 1 << 16;
@@ -47,7 +50,8 @@ impl Rows {
         let plans = Plans { bank: plan, coherent, joining };
         let spectra = Spectra::new(source, None, plans, gulp, backend)?;
         let is_assembled = assembly.is_none() || spectra.bank().joins();
-        let rows = if is_assembled { 0 } else { (SCRATCH_BYTES / (4 * row)).max(1) };
+        let bytes = SCRATCH_BYTES.max(DEVICE_BYTES * spectra.gpus());
+        let rows = if is_assembled { 0 } else { (bytes / (4 * row)).max(1) };
         Ok(Self {
             spectra,
             assembly,
@@ -81,6 +85,16 @@ impl Rows {
     /// Returns the filter bank's plan.
     pub(super) fn plan(&self) -> &Plan {
         self.spectra.plan()
+    }
+
+    /// As [`Spectra::gpus`].
+    pub(super) fn gpus(&self) -> usize {
+        self.spectra.gpus()
+    }
+
+    /// As [`Spectra::least_rows`].
+    pub(super) fn least_rows(&self) -> usize {
+        self.spectra.least_rows()
     }
 
     /// Returns the number of the next row.

@@ -3,11 +3,11 @@
 //! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
 use super::ahead::{Ahead, BLOCKS};
-use super::bank::{Element, FilterBank, row_elements};
+use super::bank::{Element, FilterBank, Plans, row_elements};
 use super::layout::ChannelizeOptions;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Stream};
-use crate::channelize::{DeviceVoltages, Joining, Plan};
+use crate::channelize::{DeviceVoltages, Plan};
 use crate::coherent;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
@@ -74,18 +74,22 @@ impl<T: Element> Spectra<T> {
         gulp: usize,
         backend: &Backend,
     ) -> Result<Self> {
-        let Plans { bank: plan, coherent, joining } = plans;
+        let plan = plans.bank.clone();
         if plan.samples_per_row() < plan.input().encoding.group_samples() {
             let rule = "there are more rows than bytes of samples";
             let (p, q) = plan.options().oversampling;
             return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
         }
+        let joined = plans.joining.as_ref().map_or(1, |joining| joining.copies * joining.antennas);
+        let mut bank = FilterBank::new(plans, backend)?;
         let header = source.header();
         let most = fitting_times(header, MAX_BYTES);
         let device_bytes = DEVICE_BYTES * backend.shares().len();
         let (gulp, least) = match gulp {
             0 if backend.is_gpu() => {
-                (block_times(header, &plan, device_bytes), block_times(header, &plan, HOST_BYTES))
+                let gulp =
+                    block_times(header, &plan, device_bytes).max(bank.least_times().min(most));
+                (gulp, block_times(header, &plan, HOST_BYTES))
             }
             0 => (block_times(header, &plan, HOST_BYTES), block_times(header, &plan, HOST_BYTES)),
             asked => (asked.min(most).max(1), asked.min(most).max(1)),
@@ -98,10 +102,8 @@ impl<T: Element> Spectra<T> {
         let [gulp, least] = [gulp, least].map(|times| times.min(most).next_multiple_of(unit));
         let (row, block) = first.unwrap_or_else(|| (0, header.block(gulp)));
         let sample = row * plan.samples_per_row() as u64;
-        let joined = joining.as_ref().map_or(1, |joining| joining.copies * joining.antennas);
         let elements = row_elements::<T>(&plan);
         let saturated = vec![0; plan.row_elements()];
-        let mut bank = FilterBank::new(plan, coherent, joining, backend)?;
         bank.restart(sample);
         let start = bank.start(sample);
         let position = start + block.times() as u64;
@@ -137,6 +139,16 @@ impl<T: Element> Spectra<T> {
     /// Returns the numbers in a row.
     pub(super) fn elements(&self) -> usize {
         self.elements
+    }
+
+    /// Returns the number of GPUs that compute rows.
+    pub(super) fn gpus(&self) -> usize {
+        self.bank.gpus()
+    }
+
+    /// Returns the rows that a call should ask for at least, so that every GPU has its part.
+    pub(super) fn least_rows(&self) -> usize {
+        self.bank.least_times().div_ceil(self.plan().samples_per_row())
     }
 
     /// Returns the saturated samples of each row element, over all rows so far.
@@ -287,16 +299,6 @@ impl<T: Element> Spectra<T> {
         }
         Ok(())
     }
-}
-
-/// Plans of the rows of a recording.
-pub(super) struct Plans {
-    /// Filter bank.
-    pub(super) bank: Plan,
-    /// Coherent dedispersion before it.
-    pub(super) coherent: Option<coherent::Plan>,
-    /// Joining of its rows, where the filter bank does it.
-    pub(super) joining: Option<Joining>,
 }
 
 /// Returns the multiple of rows at which the phases of an oversampled filter bank and its blocks of spectra repeat.

@@ -173,11 +173,9 @@ impl Sink {
             return Ok(ending);
         }
         let elements = filterbank.row_elements();
-        let bytes = match filterbank.device() {
-            Some(_) => DEVICE_GULP_BYTES,
-            None => HOST_GULP_BYTES,
-        };
-        let mut buffers = vec![vec![0.0; (bytes / 4).div_ceil(elements) * elements]; BLOCKS];
+        let bytes = HOST_GULP_BYTES.max(DEVICE_GULP_BYTES * filterbank.gpus());
+        let times = (bytes / 4).div_ceil(elements).max(filterbank.least_rows());
+        let mut buffers = vec![vec![0.0; times * elements]; BLOCKS];
         let mut goes_on = true;
         let fill = |rows: &mut Vec<f32>| filterbank.read_rows(rows);
         let ending = overlapped(&mut buffers, fill, |rows, times| {
