@@ -128,18 +128,24 @@ impl From<std::path::Display<'_>> for Value {
 /// `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Text before the number of a GPU in the error of its driver.
+const ON_DEVICE: &str = ", on CUDA device ";
+
 impl Error {
     /// Makes an [`Error::Parameter`].
     pub fn parameter(name: &'static str, value: impl Into<Value>, rule: impl Into<String>) -> Self {
         Self::Parameter { name, value: value.into(), rule: rule.into() }
     }
 
-    /// Adds the number of a GPU to the error of its driver.
+    /// Adds the number of a GPU to the error of its driver, unless it names one.
     #[must_use]
     pub fn on_device(self, ordinal: usize) -> Self {
         match self {
+            Self::Device { call, code, text } if text.contains(ON_DEVICE) => {
+                Self::Device { call, code, text }
+            }
             Self::Device { call, code, text } => {
-                Self::Device { call, code, text: format!("{text}, on CUDA device {ordinal}") }
+                Self::Device { call, code, text: format!("{text}{ON_DEVICE}{ordinal}") }
             }
             other => other,
         }

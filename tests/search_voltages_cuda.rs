@@ -207,6 +207,23 @@ fn several_gpus_find_in_voltages_what_one_finds() {
     }
 }
 
+/// Rows that several GPUs dedisperse coherently pass through the host, unless they are as long as the voltages.
+#[test]
+fn several_gpus_dedisperse_coherently_what_one_searches() {
+    let Some((one, all)) = cuda::several(2) else { return };
+    for (integrate, is_divided) in [(4, true), (1, false)] {
+        let dispersed = ChannelizeOptions { coherent_dm: Some(DM), ..channels(8, integrate) };
+        let case = Case::new("coherently dedispersed", plain(), dispersed);
+        let filterbank = case.open(&all);
+        let recent = Arc::new(RecentRows::new(filterbank.header(), 1 << 20).unwrap());
+        let options = SearchOptions { recent: Some(Arc::clone(&recent)), ..case.search.clone() };
+        let mut opened = case.open(&all);
+        search(Source::Voltages(&mut opened), &options, &all, &mut |_| true).unwrap();
+        assert_eq!(recent.are_on_device(), !is_divided, "{integrate}");
+        assert_eq!(case.check(&all).candidates, case.check(&one).candidates, "{integrate}");
+    }
+}
+
 #[test]
 fn any_gulp_and_any_part_give_the_same() {
     let Some(gpu) = cuda::backend(2) else { return };

@@ -2,6 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use clap::Args;
 use serde_json::Value;
@@ -12,7 +15,7 @@ use crate::common::{CommandLine, Common};
 use crate::interrupt::{self, Exit};
 use crate::say::note;
 use crate::selection::shown;
-use crate::{errors, unpacking};
+use crate::{errors, json, unpacking};
 
 /// Option of a run for each input.
 #[derive(Args, Clone, Debug)]
@@ -21,7 +24,7 @@ pub(crate) struct Batch {
     ///
     /// The folders have the default names, in the folder that --output names. An input that fails does not end the others; a
     /// last line has the numbers of those done and failed, and the exit code is 0 only if all were done. --json prints one
-    /// JSON document per line.
+    /// JSON document per line. Several GPUs (--device cuda:0,1) have an input each at the same time.
     #[arg(long, conflicts_with = "sum", help_heading = "Output")]
     each: bool,
 }
@@ -42,14 +45,14 @@ impl Batch {
     /// Runs a verb on all inputs or, with the option, on each.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output; without the option, the error
-    /// of the run.
-    pub(crate) fn run(&self, verb: &impl PerInput, common: &Common) -> Result<Exit> {
+    /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output; as [`Common::on_each_gpu`]; without
+    /// the option, the error of the run.
+    pub(crate) fn run(&self, verb: &(impl PerInput + Sync), common: &Common) -> Result<Exit> {
         if !self.each {
             return verb.run(common);
         }
         check_apart(verb.inputs(), |input| verb.of_one(input).place())?;
-        Ok(run_each(verb.inputs(), common, |input, common| verb.of_one(input).run(common)))
+        run_each(verb.inputs(), common, |input, common| verb.of_one(input).run(common))
     }
 }
 
@@ -153,38 +156,121 @@ pub(crate) fn isolated(common: &Common, run: impl FnOnce() -> Result<Exit>) -> E
         Ok(Err(error)) => End { exit: errors::report(&error), error: Some(error) },
         Err(_) => End { exit: errors::after_panic(), error: None },
     };
-    interrupt::goes_on();
+    // After a request to stop, runs on other GPUs may still write their products.
+    if !interrupt::requested() {
+        interrupt::goes_on();
+    }
     end
 }
 
-/// Calls `run` for each input, with options whose command line has that input alone; reports errors and goes on.
+/// Calls `run` for each input, with options whose command line has that input alone; reports errors and goes on. With several
+/// GPUs, as many runs as there are GPUs take place at the same time.
+///
+/// # Errors
+/// As [`Common::on_each_gpu`].
 fn run_each(
     inputs: &[PathBuf],
     common: &Common,
-    run: impl Fn(&Path, &Common) -> Result<Exit>,
-) -> Exit {
-    let mut ended = Ended::new(inputs.len());
-    for (index, input) in inputs.iter().enumerate() {
-        if interrupt::requested() {
-            ended.stop();
-            break;
-        }
-        if !common.quiet {
-            note!("{} of {}: {}", index + 1, inputs.len(), input.display());
-        }
-        let command_line = of_one(&common.command_line, input);
-        let own = Common { command_line, is_batch: true, ..common.clone() };
-        let exit = isolated(common, || run(input, &own)).exit;
-        if exit == Exit::Interrupted {
-            ended.stop();
-            break;
-        }
-        ended.count(exit);
+    run: impl Fn(&Path, &Common) -> Result<Exit> + Sync,
+) -> Result<Exit> {
+    let places = common.on_each_gpu(inputs.len())?;
+    let runs = Runs {
+        inputs,
+        next: AtomicUsize::new(0),
+        state: Mutex::new(State {
+            ended: Ended::new(inputs.len()),
+            printed: 0,
+            waiting: vec![None; inputs.len()],
+        }),
+    };
+    match &places[..] {
+        [only] => runs.work(only, &run, |run| (run(), None)),
+        several => thread::scope(|scope| {
+            let run = |input: &Path, common: &Common| {
+                run(input, common).map_err(|error| common.of_gpu(error))
+            };
+            for common in several {
+                let (runs, run) = (&runs, run);
+                scope.spawn(move || {
+                    runs.work(common, &run, |run| {
+                        let (exit, lines) = json::held(run);
+                        (exit, Some(lines))
+                    });
+                });
+            }
+        }),
     }
+    let ended = runs.state.into_inner().unwrap_or_else(PoisonError::into_inner).ended;
     if !common.quiet || ended.failed > 0 {
         note!("{}", ended.text());
     }
-    ended.exit()
+    Ok(ended.exit())
+}
+
+/// Runs of a batch, which one thread or several take in order.
+struct Runs<'a> {
+    inputs: &'a [PathBuf],
+    next: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// Ends of the runs, and output that is printed after that of the runs before.
+struct State {
+    ended: Ended,
+    /// Runs whose output is printed.
+    printed: usize,
+    waiting: Vec<Option<String>>,
+}
+
+impl Runs<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `run` for one input after another until none is left or the user asks to stop; `call` calls it and returns its output
+    /// if it is not printed yet.
+    fn work(
+        &self,
+        common: &Common,
+        run: &impl Fn(&Path, &Common) -> Result<Exit>,
+        call: impl Fn(&dyn Fn() -> Exit) -> (Exit, Option<String>),
+    ) {
+        loop {
+            if interrupt::requested() && self.next.load(Ordering::Relaxed) < self.inputs.len() {
+                self.state().ended.stop();
+                return;
+            }
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(input) = self.inputs.get(index) else { return };
+            if !common.quiet {
+                note!("{} of {}: {}", index + 1, self.inputs.len(), input.display());
+            }
+            let command_line = of_one(&common.command_line, input);
+            let own = Common { command_line, is_batch: true, ..common.clone() };
+            let (exit, lines) = call(&|| isolated(common, || run(input, &own)).exit);
+            let mut state = self.state();
+            let exit =
+                state.print(index, lines).map_or_else(|error| errors::report(&error), |()| exit);
+            if exit == Exit::Interrupted {
+                state.ended.stop();
+                return;
+            }
+            state.ended.count(exit);
+        }
+    }
+}
+
+impl State {
+    /// Prints the output of a run after that of all runs before it.
+    fn print(&mut self, index: usize, lines: Option<String>) -> Result<()> {
+        let Some(lines) = lines else { return Ok(()) };
+        self.waiting[index] = Some(lines);
+        while let Some(lines) = self.waiting.get_mut(self.printed).and_then(Option::take) {
+            self.printed += 1;
+            json::print_lines(&lines)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the command line of the run of one input, as its product records it.

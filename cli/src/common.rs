@@ -293,6 +293,46 @@ impl Common {
         opened(&ordinals, threads, level).map(|backend| self.limited(backend))
     }
 
+    /// Returns the options of runs at the same time: one on each of several GPUs, with its part of the threads and of the memory, or
+    /// all of them one after another with these options, if there are fewer than GPUs.
+    ///
+    /// # Errors
+    /// As [`Common::threads`]; [`Error::Unavailable`] without a driver.
+    pub(crate) fn on_each_gpu(&self, runs: usize) -> Result<Vec<Self>> {
+        let ordinals = match &self.device {
+            Device::Cuda(ordinals) => ordinals.clone(),
+            Device::AllCuda => (0..cuda::Device::count()?).collect(),
+            Device::Auto | Device::Cpu | Device::Reference => Vec::new(),
+        };
+        let count = ordinals.len();
+        let is_twice = |(index, ordinal): (usize, &usize)| ordinals[..index].contains(ordinal);
+        // Each run reports a GPU that is named twice.
+        if count < 2 || runs < count || ordinals.iter().enumerate().any(is_twice) {
+            return Ok(vec![self.clone()]);
+        }
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = match self.threads()? {
+            0 => cores(),
+            threads => threads,
+        };
+        let alone = |ordinal: &usize| Self {
+            device: Device::Cuda(vec![*ordinal]),
+            threads: (threads / count).max(1),
+            memory: self.memory.map(|bytes| bytes / count as u64),
+            no_progress: true,
+            ..self.clone()
+        };
+        Ok(ordinals.iter().map(alone).collect())
+    }
+
+    /// Names the GPU in an error of a run, if it has one.
+    pub(crate) fn of_gpu(&self, error: Error) -> Error {
+        match &self.device {
+            Device::Cuda(ordinals) if ordinals.len() == 1 => error.on_device(ordinals[0]),
+            _ => error,
+        }
+    }
+
     /// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
     fn starting_quickly(&self, backend: Backend) -> Backend {
         match (backend, &self.program) {

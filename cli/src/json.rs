@@ -1,5 +1,6 @@
 //! JSON documents and text on standard output, and JSON files.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
@@ -51,13 +52,40 @@ pub(crate) fn write(path: &Path, document: &impl Serialize) -> Result<()> {
     std::fs::write(path, text(document)?).map_err(|error| Error::io(path, error))
 }
 
+thread_local! {
+    /// Output of this thread that is not printed yet, if it is held.
+    static HELD: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Calls `work`, whose output on this thread is returned and not printed.
+pub(crate) fn held<R>(work: impl FnOnce() -> R) -> (R, String) {
+    HELD.set(Some(String::new()));
+    let result = work();
+    (result, HELD.take().unwrap_or_default())
+}
+
 /// Prints lines of text on standard output.
 ///
 /// # Errors
 /// [`Error::Io`] when standard output is closed.
 pub(crate) fn say(words: &str) -> Result<()> {
+    let lines = printable(words).into_owned() + "\n";
+    let is_held = HELD.with_borrow_mut(|held| match held {
+        Some(held) => {
+            held.push_str(&lines);
+            true
+        }
+        None => false,
+    });
+    if is_held { Ok(()) } else { print_lines(&lines) }
+}
+
+/// Prints lines that were held.
+///
+/// # Errors
+/// As [`say`].
+pub(crate) fn print_lines(lines: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
-    let words = printable(words);
-    let written = output.write_all(words.as_bytes()).and_then(|()| output.write_all(b"\n"));
+    let written = output.write_all(lines.as_bytes());
     written.and_then(|()| output.flush()).map_err(|error| Error::io("standard output", error))
 }

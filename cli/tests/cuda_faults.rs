@@ -279,6 +279,16 @@ fn several_gpus_give_the_lists_of_one() {
         assert_eq!(list("two"), one);
         assert_eq!(list("all"), one);
     }
+    // Without access to the first GPU's memory the second copies the rows from the host's.
+    let apart = ("SIDEREAL_EMULATED_NO_PEER", Path::new("1"));
+    let done = search("apart", "cuda:0,1", &[apart]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let list = |out: &str| fs::read(home.path().join(out).join("candidates.csv")).unwrap();
+    assert_eq!(list("apart"), list("one"));
+    let fault = ("SIDEREAL_EMULATED_FAIL", Path::new("cuMemcpyHtoDAsync_v2:2:719:1"));
+    let failed = search("failed_copy", "cuda:0,1", &[apart, fault]);
+    assert_eq!(code(&failed), 5, "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
     let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:20:719:1"))];
     let failed = search("failed", "cuda:0,1", &fault);
     assert_ne!(code(&failed), 0);
@@ -344,6 +354,64 @@ fn beams_on_several_gpus_have_the_products_of_one() {
     }
 }
 
+/// Inputs with a GPU each have the products of one after another, and their documents are printed in the same order.
+#[test]
+fn each_input_has_a_gpu_of_its_own() {
+    let Some(home) = emulated() else { return };
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    for number in 0..4 {
+        // The first takes the longest.
+        let words = format!(
+            "simulate burst e{number}.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration {} --seed {number} \
+             --burst dm=60,time=1,width=0.004,snr=2{number}",
+            6 - number
+        );
+        assert!(run(home.path(), &words, &[]).status.success());
+    }
+    let inputs = "e0.fil e1.fil e2.fil e3.fil --each";
+    let each = |verb: &str, out: &str, device: &str, more: &[(&str, &Path)]| {
+        let words = format!(
+            "{verb} {inputs} -o {out} --dm-max 80 --reproducible --json -q --device {device}"
+        );
+        run(home.path(), &words, &[&two, more].concat())
+    };
+    for (verb, options, names) in [
+        ("search", "--no-plots", &["candidates.csv", "candidates.cand"][..]),
+        ("dedisperse", "--dm-step 20", &["dedispersed.npy"]),
+    ] {
+        let verb_with = format!("{verb} {options}");
+        let [one, two] = [("one", "cuda:0"), ("two", "cuda:0,1")].map(|(name, device)| {
+            let out = format!("{verb}_{name}");
+            let done = each(&verb_with, &out, device, &[]);
+            assert!(done.status.success(), "{}", stderr(&done));
+            let lines: Vec<serde_json::Value> = String::from_utf8(done.stdout)
+                .unwrap()
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            assert_eq!(lines.len(), 4, "{verb} {device}");
+            let files: Vec<Vec<u8>> = (0..4)
+                .flat_map(|number| names.iter().map(move |name| (number, *name)))
+                .map(|(number, name)| {
+                    let suffix = if verb == "search" { "search" } else { "dedispersed" };
+                    let folder = home.path().join(&out).join(format!("e{number}_{suffix}"));
+                    fs::read(folder.join(name)).unwrap()
+                })
+                .collect();
+            (lines, files)
+        });
+        assert!(one == two, "{verb}");
+    }
+    // Runs on the GPU that fails are reported with its number; those on the other are done.
+    let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:5:719:1"))];
+    let failed = each("search --no-plots", "each_failed", "cuda:0,1", &fault);
+    assert_eq!(code(&failed), 5, "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("of 4 done"), "{}", stderr(&failed));
+    let kept = document(home.path(), "each_failed/e0_search/summary.json");
+    assert_eq!(kept["complete"], true);
+}
+
 /// Antennas divided among GPUs give the visibilities of one; the GPU that fails, or to which copies fail, is named.
 #[test]
 fn several_gpus_give_the_visibilities_of_one() {
@@ -378,29 +446,32 @@ fn several_gpus_give_the_visibilities_of_one() {
     }
 }
 
-/// Rows divided among GPUs make the files of one; the GPU that fails is named.
+/// Rows divided among GPUs make the files of one, also behind coherent dedispersion; the GPU that fails is named.
 #[test]
 fn several_gpus_make_the_spectra_of_one() {
     let Some(home) = emulated() else { return };
     let simulated = "simulate voltages v.raw -q --freq 400 --bandwidth 4 --duration 0.02 --seed 4";
     assert!(run(home.path(), simulated, &[]).status.success());
     let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
-    let channelize = |out: &str, device: &str, more: &[(&str, &Path)]| {
+    let channelize = |out: &str, device: &str, dm: &str, more: &[(&str, &Path)]| {
         let options = "--channels 16 --taps 4 --no-progress -q --overwrite";
-        let words = format!("channelize v.raw -o {out} {options} --device {device}");
+        let words = format!("channelize v.raw -o {out} {options} --device {device} {dm}");
         run(home.path(), &words, &[&two, more].concat())
     };
-    for name in ["fil", "dada"] {
-        let out = format!("spectra.{name}");
-        let [one, two] = ["cuda:0", "cuda:0,1"].map(|device| {
-            let done = channelize(&out, device, &[]);
-            assert!(done.status.success(), "{}", stderr(&done));
-            fs::read(home.path().join(&out)).unwrap()
-        });
-        assert!(one == two, "{name}");
+    for dm in ["", "--coherent-dm 2"] {
+        for name in ["fil", "dada"] {
+            let out = format!("spectra.{name}");
+            let [one, two] = ["cuda:0", "cuda:0,1"].map(|device| {
+                let done = channelize(&out, device, dm, &[]);
+                assert!(done.status.success(), "{}", stderr(&done));
+                assert_eq!(stderr(&done), "", "{name} {device} {dm}");
+                fs::read(home.path().join(&out)).unwrap()
+            });
+            assert!(one == two, "{name} {dm}");
+        }
+        let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:1:719:1"))];
+        let failed = channelize("failed.fil", "cuda:0,1", dm, &fault);
+        assert_eq!(code(&failed), 5, "{}", stderr(&failed));
+        assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
     }
-    let fault = [("SIDEREAL_EMULATED_FAIL", Path::new("cuLaunchKernel:1:719:1"))];
-    let failed = channelize("failed.fil", "cuda:0,1", &fault);
-    assert_eq!(code(&failed), 5, "{}", stderr(&failed));
-    assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));
 }

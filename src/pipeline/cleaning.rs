@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::flagged::{self, Flagged, LostRows};
 use super::options::{Part, SearchOptions, skip_to};
-use super::run::beside;
+use super::run::Pair;
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, Mitigated, Mitigator, Removals, TimeMask};
 use crate::error::{Error, Result};
@@ -610,6 +610,8 @@ impl Pace {
 /// Mitigator with its input and output blocks.
 struct Mitigation {
     mitigator: Mitigator,
+    /// Threads that read and mitigate.
+    pair: Pair,
     row_bytes: usize,
     /// Blocks per batch.
     batch: usize,
@@ -632,6 +634,7 @@ impl Mitigation {
         Self {
             batch: mitigator.batch_blocks(most_bytes),
             mitigator,
+            pair: Pair::new(),
             row_bytes,
             next: Vec::new(),
             is_fast: false,
@@ -704,7 +707,7 @@ impl Mitigation {
                 true => mitigator.push_ahead(blocks),
                 false => mitigator.push(blocks),
             };
-            let (next, done) = beside("reader", || reader.read(source), push);
+            let (next, done) = self.pair.run(|| reader.read(source), push);
             self.next = next;
             done
         } else {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::cleaning::{Reader, SLOW};
-use super::run::beside;
+use super::run::Pair;
 use crate::error::Result;
 use crate::io::FilterbankSource;
 
@@ -22,6 +22,8 @@ pub(super) struct Gulps {
     /// Samples that the source had replaced after its last read, and after that of the present gulp.
     flagged_ahead: u64,
     flagged: u64,
+    /// Threads that read and process.
+    pair: Pair,
 }
 
 impl Gulps {
@@ -39,6 +41,7 @@ impl Gulps {
             processing: Duration::ZERO,
             flagged_ahead: 0,
             flagged: 0,
+            pair: Pair::new(),
         }
     }
 
@@ -79,12 +82,12 @@ impl Gulps {
     ///
     /// A pipe may wait for a telescope, and results must not wait for its next rows: it is read ahead only if reading
     /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer than reading, and the reader holds no rows.
-    pub(super) fn process<T>(
+    pub(super) fn process<T: Send>(
         &mut self,
         times: usize,
         reader: &mut Reader,
         source: &mut dyn FilterbankSource,
-        process: impl FnOnce(&[u8]) -> T,
+        process: impl FnOnce(&[u8]) -> T + Send,
     ) -> T {
         let rows = &self.present[..times * self.row_bytes];
         let is_file = source.header().times.is_some();
@@ -110,7 +113,7 @@ impl Gulps {
             (read, begin.elapsed(), source.flagged_samples())
         };
         let ((read, reading, flagged), (made, processing)) =
-            beside("reader", read_next, || (process(rows), begin.elapsed()));
+            self.pair.run(read_next, || (process(rows), begin.elapsed()));
         self.ahead = Some(read);
         (self.processing, self.flagged_ahead) = (processing, flagged);
         if !was_held {

@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
 /// Progress of a run.
@@ -121,6 +122,52 @@ pub(super) fn beside<A: Send, B>(
     })
 }
 
+/// Two threads, the caller and one of its own, that do two tasks at the same time without allocating.
+pub(super) struct Pair {
+    threads: Threads,
+}
+
+/// One of two tasks, or its result.
+enum Task<F, G, A, B> {
+    Own(F),
+    Other(G),
+    OwnDone(A),
+    OtherDone(B),
+    Taken,
+}
+
+impl<F: FnOnce() -> A, G: FnOnce() -> B, A, B> Task<F, G, A, B> {
+    fn call(&mut self) {
+        *self = match std::mem::replace(self, Self::Taken) {
+            Self::Own(own) => Self::OwnDone(own()),
+            Self::Other(other) => Self::OtherDone(other()),
+            done => done,
+        };
+    }
+}
+
+impl Pair {
+    /// Starts the thread.
+    pub(super) fn new() -> Self {
+        Self { threads: Threads::new(2) }
+    }
+
+    /// Calls `other` and `own` at the same time; returns both results. If the system refuses a thread, `other` is called after
+    /// `own`.
+    pub(super) fn run<A: Send, B: Send>(
+        &self,
+        other: impl FnOnce() -> A + Send,
+        own: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        let mut tasks = [Task::Own(own), Task::Other(other)];
+        self.threads.for_each(&mut tasks, 1, |_, task| task[0].call());
+        match tasks {
+            [Task::OwnDone(own), Task::OtherDone(other)] => (other, own),
+            _ => unreachable!("both tasks were called"),
+        }
+    }
+}
+
 /// Calls `work` with each part, all at the same time.
 ///
 /// # Errors
@@ -192,6 +239,16 @@ mod tests {
         let (send, receive) = std::sync::mpsc::channel();
         let (other, own) = beside("other", move || send.send(7).is_ok(), || receive.recv());
         assert_eq!((other, own), (true, Ok(7)));
+    }
+
+    #[test]
+    fn both_tasks_run_at_the_same_time() {
+        let pair = Pair::new();
+        for number in 0..50 {
+            let (send, receive) = std::sync::mpsc::channel();
+            let (other, own) = pair.run(move || send.send(number).is_ok(), move || receive.recv());
+            assert_eq!((other, own), (true, Ok(number)));
+        }
     }
 
     #[test]

@@ -263,15 +263,15 @@ pub fn dedisperse_from(
     })
 }
 
-/// Lists the dedispersion kernels that the ranges are expected to need on a device.
-fn sources(trials: &Trials<'_>, device: &Device) -> Result<Vec<Source>> {
+/// Lists the dedispersion kernels that the ranges are expected to need on the first device, which dedisperses all.
+fn sources(trials: &Trials<'_>, devices: &[Device]) -> Result<Vec<Vec<Source>>> {
     let mut sources = Vec::new();
     for range in &trials.options.plan.ranges {
         if let (Some(plan), _) = trials.bind(TrialGroup::of(range))? {
-            sources.extend(dedisperse::sources(&plan, device));
+            sources.extend(dedisperse::sources(&plan, &devices[0]));
         }
     }
-    Ok(sources)
+    Ok(vec![sources])
 }
 
 /// Dedispersion of all ranges.

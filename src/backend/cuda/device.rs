@@ -14,6 +14,9 @@ use super::{cache, compile};
 use crate::backend::simd::Level;
 use crate::error::{Error, Result};
 
+/// Most GPUs that may be joined: bounds the memory of work that is divided among them.
+pub const MOST_JOINED: usize = 32;
+
 /// An open GPU, and the SIMD level of the accompanying host work; clones refer to the same GPU.
 ///
 /// It may have peers ([`Device::with_peers`]), among which pipelines divide their work; stages use this GPU alone.
@@ -150,8 +153,12 @@ impl Device {
     /// allows it (NVLink, or PCIe below one root); elsewhere copies between them pass through the host.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if a GPU is named twice; [`Error::Device`] if the driver fails.
+    /// [`Error::Parameter`] if a GPU is named twice, or for more than [`MOST_JOINED`]; [`Error::Device`] if the driver fails.
     pub fn with_peers(self, peers: Vec<Self>) -> Result<Self> {
+        if peers.len() >= MOST_JOINED {
+            let rule = format!("at most {MOST_JOINED} may be used together");
+            return Err(Error::parameter("number of CUDA devices", 1 + peers.len(), rule));
+        }
         let mut all: Vec<&Self> = vec![&self];
         for peer in &peers {
             if all.contains(&peer) {
@@ -183,15 +190,24 @@ impl Device {
         std::iter::once(self).chain(self.peers())
     }
 
-    /// Makes the memory of another GPU accessible to this one, if the hardware allows it.
-    fn reach(&self, other: &Self) -> Result<()> {
+    /// Returns whether the hardware allows this GPU to access the memory of another. Otherwise copies between them pass through the
+    /// host.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    pub fn reaches(&self, other: &Self) -> Result<bool> {
         let mut is_possible = 0;
         let (own, others) = (self.inner.handle, other.inner.handle);
         // SAFETY: writes one integer; both handles are valid.
         check("cuDeviceCanAccessPeer", unsafe {
             sys::cuDeviceCanAccessPeer(&raw mut is_possible, own, others)
         })?;
-        if is_possible == 0 {
+        Ok(is_possible != 0)
+    }
+
+    /// Makes the memory of another GPU accessible to this one, if the hardware allows it.
+    fn reach(&self, other: &Self) -> Result<()> {
+        if !self.reaches(other)? {
             return Ok(());
         }
         self.bind()?;

@@ -72,7 +72,8 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Allocates zeroed page-locked host memory for `len` elements; it is cacheable, so reads are fast too.
+    /// Allocates zeroed page-locked host memory for `len` elements, which every GPU copies from and to at full speed; it is cacheable,
+    /// so reads are fast too.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the system can lock no more memory; [`Error::Device`] if the driver fails for
@@ -82,15 +83,17 @@ impl Device {
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         if let Some(pages) = Pages::new(bytes) {
             // SAFETY: the pages belong to this process and stay mapped until they are unregistered.
-            let result = unsafe { sys::cuMemHostRegister_v2(pages.address(), pages.bytes(), 0) };
+            let result = unsafe {
+                sys::cuMemHostRegister_v2(pages.address(), pages.bytes(), REGISTERED_PORTABLE)
+            };
             if result == sys::CUresult::CUDA_SUCCESS {
                 let address = pages.address().cast();
                 return Ok(Pinned { device: self.clone(), address, len, pages: Some(pages) });
             }
         }
         let mut address = std::ptr::null_mut();
-        // SAFETY: writes one address; flags 0 select cacheable memory.
-        let result = unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) };
+        // SAFETY: writes one address; without other flags the memory is cacheable.
+        let result = unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, ALLOCATED_PORTABLE) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(Error::Unavailable {
                 what: format!("{} MiB of the host's memory", bytes.div_ceil(1 << 20)),
@@ -105,6 +108,10 @@ impl Device {
         Ok(Pinned { device: self.clone(), address: address.cast(), len, pages: None })
     }
 }
+
+/// Memory is page-locked for every GPU, not only for the one that locks it.
+const REGISTERED_PORTABLE: u32 = sys::CU_MEMHOSTREGISTER_PORTABLE;
+const ALLOCATED_PORTABLE: u32 = sys::CU_MEMHOSTALLOC_PORTABLE;
 
 /// Bytes of a huge page on x86-64, and on most 64-bit Arm systems.
 #[cfg(target_os = "linux")]
@@ -334,6 +341,8 @@ pub struct Pinned<T> {
 
 // SAFETY: plain memory with a single owner.
 unsafe impl<T: Send> Send for Pinned<T> {}
+// SAFETY: shared references only read it.
+unsafe impl<T: Sync> Sync for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
     /// Returns the elements.
@@ -365,8 +374,9 @@ impl<T: Pod> Pinned<T> {
 
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
-        // Running copies must end before the memory is freed.
-        if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
+        // Running copies must end before the memory is freed, also those of peers.
+        let has_ended = self.device.joined().all(|device| device.synchronize().is_ok());
+        if has_ended && self.device.bind().is_ok() {
             let result = match &self.pages {
                 // SAFETY: registered once, and no copy uses it any more.
                 Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address()) },

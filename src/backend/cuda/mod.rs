@@ -27,7 +27,7 @@ pub use compile::{
     ARCHITECTURES, Compiled, CompilerProgram, Extent, HEADERS, Resources, Source, Target, Variant,
     combinations, compile, nvrtc,
 };
-pub use device::{Device, Properties, Status, kernels_at_hand, status};
+pub use device::{Device, MOST_JOINED, Properties, Status, kernels_at_hand, status};
 pub use foreign::owner;
 pub use fourier::{Fourier, Length};
 pub use measure::{Rates, kernels};
@@ -35,6 +35,6 @@ pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};
 pub use prefetch::Prefetch;
 pub use quick::{Better, CompileRequest};
-pub use staging::{DownloadRing, ReadRows, RowReader, UploadRing, UploadSlot};
+pub use staging::{DownloadRing, ReadRows, RowReader, UploadRing, UploadSlot, Uploaded};
 pub use startup::{Spent, StartUp, start_up};
 pub use stream::{CopiedRows, Event, MAX_PITCH, Stream};

@@ -62,6 +62,7 @@ use crate::view::check_length;
 ///
 /// [`UploadRing::current`] returns the current slot for filling, [`UploadRing::acquire`] returns its device buffer
 /// together with the other slots, which may be filled meanwhile, and [`UploadRing::release`] advances to the next slot.
+/// Peers of the device may copy the same host memory ([`Uploaded::copy_to_peer`]): it is filled again after all copies.
 #[derive(Debug)]
 pub struct UploadRing<T: Pod = u8> {
     device: Device,
@@ -87,8 +88,56 @@ struct Upload<T: Pod> {
     sent: usize,
     /// Recorded after the last copy.
     copied: Event,
+    /// Recorded after the last copy to each peer of the device.
+    copied_to_peers: Vec<Event>,
     /// Recorded after the last work on the copied data.
     worked: Event,
+}
+
+/// Data of a slot of an [`UploadRing`].
+#[derive(Debug)]
+pub struct Uploaded<'a, T: Pod = u8> {
+    slot: &'a Upload<T>,
+}
+
+impl<T: Pod> Clone for Uploaded<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Pod> Copy for Uploaded<'_, T> {}
+
+impl<'a, T: Pod> Uploaded<'a, T> {
+    /// Returns the buffer of the ring's device.
+    pub fn buffer(&self) -> &'a Buffer<T> {
+        &self.slot.device
+    }
+
+    /// Enqueues the copy of the first `count` elements from the host's memory to a buffer of peer `index` of the ring's device, on a
+    /// stream of that peer. One thread calls it for a peer and a slot.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if fewer elements were sent or fit; [`Error::Parameter`] without such a peer; [`Error::Device`] if the
+    /// driver fails.
+    pub fn copy_to_peer(
+        &self,
+        index: usize,
+        count: usize,
+        to: &mut Buffer<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let Upload { host, sent, copied_to_peers, .. } = self.slot;
+        check_length("elements copied to a peer", count.min(*sent), count)?;
+        let Some(copied) = copied_to_peers.get(index) else {
+            let rule = format!("the device has {} peers", copied_to_peers.len());
+            return Err(Error::parameter("peer of a CUDA device", index, rule));
+        };
+        to.check_on(stream.device())?;
+        // SAFETY: the slot is handed out for filling again only after `copied`, and its memory is freed after all work of the peers.
+        unsafe { stream.copy_in(host, 0..count, to, 0)? };
+        stream.record(copied)
+    }
 }
 
 impl<T: Pod> UploadRing<T> {
@@ -120,7 +169,9 @@ impl<T: Pod> UploadRing<T> {
         let slot = |_| {
             let (host, buffer) = (device.pinned(elements)?, device.buffer(elements)?);
             let (copied, worked) = (device.event()?, device.event()?);
-            Ok(Upload { host, device: buffer, sent: 0, copied, worked })
+            let peers = device.peers().iter();
+            let copied_to_peers = peers.map(Device::event).collect::<Result<_>>()?;
+            Ok(Upload { host, device: buffer, sent: 0, copied, copied_to_peers, worked })
         };
         self.slots = (0..self.count).map(slot).collect::<Result<_>>()?;
         Ok(())
@@ -145,12 +196,25 @@ impl<T: Pod> UploadRing<T> {
         &'a mut self,
         work: &Stream,
     ) -> Result<(&'a Buffer<T>, impl Iterator<Item = UploadSlot<'a, T>> + use<'a, T>)> {
+        let (uploaded, others) = self.acquire_for_peers(work)?;
+        Ok((uploaded.buffer(), others))
+    }
+
+    /// As [`UploadRing::acquire`], for data that peers of the device copy as well.
+    ///
+    /// # Errors
+    /// As [`UploadRing::acquire`].
+    pub fn acquire_for_peers<'a>(
+        &'a mut self,
+        work: &Stream,
+    ) -> Result<(Uploaded<'a, T>, impl Iterator<Item = UploadSlot<'a, T>> + use<'a, T>)> {
         let (before, rest) = self.slots.split_at_mut(self.current);
         let [current, later @ ..] = rest else { unreachable!("the current slot is one of them") };
         work.wait(&current.copied)?;
         let stream = &self.stream;
         let others = later.iter_mut().chain(before);
-        Ok((&current.device, others.map(move |slot| UploadSlot { slot, stream })))
+        let uploaded = Uploaded { slot: &*current };
+        Ok((uploaded, others.map(move |slot| UploadSlot { slot, stream })))
     }
 
     /// Lets `fill` write `count` elements, enqueues their copy and returns the device buffer. Work enqueued in `work`
@@ -183,12 +247,13 @@ impl<T: Pod> UploadRing<T> {
 }
 
 impl<T: Pod> UploadSlot<'_, T> {
-    /// Returns the host buffer, after waiting for the copy of its previous contents.
+    /// Returns the host buffer, after waiting for the copies of its previous contents.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if work on the device failed.
     pub fn host(&mut self) -> Result<&mut [T]> {
         self.slot.copied.synchronize()?;
+        self.slot.copied_to_peers.iter().try_for_each(Event::synchronize)?;
         self.slot.sent = 0;
         Ok(self.slot.host.as_mut_slice())
     }

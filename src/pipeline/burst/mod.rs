@@ -325,7 +325,7 @@ impl Setup {
     ) -> Result<Self> {
         let header = source.header().clone();
         let part = Part::new(&header, options)?;
-        let list = |trials: &Trials<'_>, device: &cuda::Device| trials.sources(device);
+        let list = |trials: &Trials<'_>, devices: &[cuda::Device]| trials.sources(devices);
         let kernels = prefetch(&header, options, part, backend, kernels, list);
         skip_to(source, part.first)?;
         let begin = Instant::now();
@@ -655,7 +655,7 @@ impl Resident {
         for (rows, count) in gulps.iter() {
             let Stages { cleaning, ranges } = &mut setup.stages;
             let (_, cleaner) = cleaning.parts();
-            stage.run(rows, *count, cleaner, ranges)?;
+            stage.run(rows, None, *count, cleaner, ranges)?;
             setup.deliver()?;
             times += *count as u64;
         }

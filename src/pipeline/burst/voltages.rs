@@ -9,6 +9,7 @@ use crate::channelize::{DeviceVoltages, Plan};
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::pipeline::cleaning::Reader;
+use crate::pipeline::run::Pair;
 use crate::pipeline::voltage::{DeviceRows, Pieces, Unread, VoltageFilterbank};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
@@ -17,6 +18,8 @@ pub(super) struct VoltageWork<'a> {
     filterbank: &'a mut VoltageFilterbank,
     stage: Stage,
     uploads: UploadRing,
+    /// Threads that read and search.
+    pair: Pair,
     rows: DeviceRows,
     reading: Reading,
     /// Content of the gulp being copied.
@@ -54,6 +57,7 @@ impl<'a> VoltageWork<'a> {
         Ok(Self {
             stage,
             uploads: UploadRing::new(device, gulp.bytes, SLOTS)?,
+            pair: Pair::new(),
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
             filterbank,
             reading: Reading::new(gulp),
@@ -70,7 +74,7 @@ impl<'a> VoltageWork<'a> {
     fn take(&mut self, stages: &mut Stages) -> Result<Option<usize>> {
         let Stages { cleaning, ranges } = stages;
         let (reader, cleaner) = cleaning.parts();
-        let Self { filterbank, stage, uploads, rows, reading, .. } = self;
+        let Self { filterbank, stage, uploads, pair, rows, reading, .. } = self;
         if !self.has_begun {
             self.has_begun = true;
             self.present = reading.next(reader, filterbank, uploads.current())?;
@@ -81,37 +85,36 @@ impl<'a> VoltageWork<'a> {
         }
         let (input, mut later) = uploads.acquire(stage.stream())?;
         let next = later.next().expect("there are two slots at least");
-        let (searched, next) = std::thread::scope(|scope| match present {
+        let (next, searched) = match present {
             Content::Voltages(layouts) => {
                 let (unread, mut making) = filterbank.split();
                 let left_rows = reading.left_rows;
-                let reading = scope.spawn(|| reading.voltages(unread, next));
-                let made = rows.make(&mut making, input, layouts.pieces(), stage.stream());
-                let searched = made.and_then(|times| {
+                let search = || {
+                    let times = rows.make(&mut making, input, layouts.pieces(), stage.stream())?;
                     reader.note_gaps(making.gaps());
                     // Samples after the last row may complete further ones.
                     let times = usize::try_from(left_rows).map_or(times, |left| times.min(left));
                     if times > 0 {
-                        stage.run(rows.rows(), times, cleaner, ranges)?;
+                        stage.run(rows.rows(), None, times, cleaner, ranges)?;
                     }
                     Ok(times)
-                });
-                (searched, reading.join())
+                };
+                pair.run(|| reading.voltages(unread, next), search)
             }
             Content::Rows(times) => {
-                let reading = scope.spawn(|| reading.next(reader, filterbank, next));
-                let searched = stage.run(input, times, cleaner, ranges);
-                (searched.map(|()| times), reading.join())
+                let search = || stage.run(input, None, times, cleaner, ranges);
+                let (next, searched) = pair.run(|| reading.next(reader, filterbank, next), search);
+                (next, searched.map(|()| times))
             }
-            Content::End => (Ok(0), Ok(Ok(Content::End))),
-        });
+            Content::End => (Ok(Content::End), Ok(0)),
+        };
         let times = searched?;
         if matches!(present, Content::Voltages(_)) {
             reading.left_rows = reading.left_rows.saturating_sub(times as u64);
         }
         drop(later);
         uploads.release(stage.stream())?;
-        self.present = match next.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+        self.present = match next {
             Ok(next) => next,
             Err(error) => {
                 self.failed = Some(error);

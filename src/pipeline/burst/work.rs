@@ -2,15 +2,15 @@
 //! in and only events return.
 
 use std::collections::VecDeque;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::backend::cuda::{
-    self, Buffer, Device, Event, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+    self, Buffer, Device, Event, MOST_JOINED, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+    Uploaded,
 };
+use crate::backend::threads::Threads;
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -19,7 +19,7 @@ use crate::pipeline::gulps;
 use crate::pipeline::options::SearchOptions;
 use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
 use crate::pipeline::recent::RecentRows;
-use crate::pipeline::run::{beside, remaining_bytes};
+use crate::pipeline::run::{Pair, remaining_bytes};
 use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
 use crate::trace::{self, Work};
@@ -222,6 +222,8 @@ pub(super) struct DeviceWork<'a> {
     source: &'a mut dyn FilterbankSource,
     stage: Stage,
     uploads: UploadRing,
+    /// Threads that read and search.
+    pair: Pair,
     /// Rows of each gulp being copied, the next one first; 0 marks the end.
     ahead: VecDeque<usize>,
     /// Error that ended reading after these gulps.
@@ -247,20 +249,28 @@ pub(super) struct Gulps {
     pub(super) edge_rows: usize,
 }
 
-/// Processing of rows on a device and its peers: the device cleans them, and each searches its share of the ranges.
+/// Processing of rows on a device and its peers: the device cleans them, and each searches its share of the ranges. Peers that reach
+/// its memory copy the rows from there. Others copy rows that need no cleaning from the host's memory: the same for all of them,
+/// which is filled again after the last copy.
 pub(super) struct Stage {
     /// Stream of all work before the ranges.
     stream: Stream,
     /// Completion of that work for the current gulp.
     ready: Event,
-    /// Shares of the devices that have any ranges, in the order of the ranges.
-    shares: Vec<Share>,
+    shares: Shares,
     /// Rows after cleaning, if enabled.
     cleaned: Option<Buffer<u8>>,
     /// Latest rows, if the recording's end is searched.
     tail: Option<DeviceTail>,
     /// Bytes of a row as the ranges read it.
     row_bytes: usize,
+}
+
+/// Shares of the devices that have any ranges, in the order of the ranges.
+struct Shares {
+    all: Vec<Share>,
+    /// One thread of the host for each.
+    side_by_side: Threads,
 }
 
 /// Search of some ranges on one device.
@@ -270,12 +280,16 @@ struct Share {
     lanes: Vec<Lane>,
     /// Rows of the current gulp, if another device has cleaned them.
     copy: Option<RowCopy>,
-    /// Number of the device, for errors; none if it is the only one.
+    /// Number of the device, for errors; none if the machine has no other.
     ordinal: Option<usize>,
 }
 
 /// Copy of a gulp's rows on a peer.
 struct RowCopy {
+    /// Number of the peer among those of the device that cleans the rows.
+    peer: usize,
+    /// Whether it reaches that device's memory.
+    is_reached: bool,
     stream: Stream,
     rows: Buffer<u8>,
     /// Completion of the copy.
@@ -390,20 +404,20 @@ impl Stage {
     pub(super) fn new(device: &Device, stages: &Stages, need: &Need, gulp: usize) -> Result<Self> {
         let Stages { cleaning, ranges, .. } = stages;
         let (cleaned, row_bytes) = (cleaning.cleaned_row_bytes(), need.searched);
-        let devices: Vec<&Device> = device.joined().collect();
-        let mut shares = Vec::new();
+        let mut all = Vec::new();
         for own in ranges.chunk_by(|a, b| a.device() == b.device()) {
-            let index = own[0].device();
-            let copied = (index > 0).then_some(gulp * row_bytes);
-            shares.push(Share::new(devices[index], own, gulp, copied)?);
+            let peer = own[0].device().checked_sub(1);
+            let copy = peer.map(|peer| RowCopy::new(device, peer, gulp * row_bytes)).transpose()?;
+            let bound = peer.map_or(device, |peer| &device.peers()[peer]);
+            all.push(Share::new(bound, own, gulp, copy)?);
         }
-        if let [only] = &mut shares[..] {
+        if let ([only], Ok(1)) = (&mut all[..], Device::count()) {
             only.ordinal = None;
         }
         Ok(Self {
             stream: device.stream()?,
             ready: device.event()?,
-            shares,
+            shares: Shares { side_by_side: Threads::new(all.len().max(1)), all },
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
             tail: None,
             row_bytes,
@@ -446,14 +460,17 @@ impl Stage {
         Ok((Self::new(device, stages, &need, gulp)?, gulp))
     }
 
-    /// Cleans, dedisperses and searches rows; the ranges hold the events, also if a device fails.
+    /// Cleans, dedisperses and searches rows, which the host's memory may hold as well (`uploaded`); the ranges hold the events, also
+    /// if a device fails.
     pub(super) fn run(
         &mut self,
         rows: &Buffer<u8>,
+        uploaded: Option<Uploaded<'_>>,
         times: usize,
         cleaner: Option<&mut Cleaner>,
         ranges: &mut [RangeSearch],
     ) -> Result<()> {
+        let uploaded = uploaded.filter(|_| self.cleaned.is_none());
         let rows = match (cleaner, &mut self.cleaned) {
             (Some(cleaner), Some(cleaned)) => {
                 cleaner.enqueue(rows, times, cleaned, &self.stream)?;
@@ -465,71 +482,80 @@ impl Stage {
             tail.push(rows, times * self.row_bytes, &self.stream)?;
         }
         self.stream.record(&self.ready)?;
-        let gulp = Gulp { rows, bytes: times * self.row_bytes, times };
+        let gulp = Gulp { rows, uploaded, bytes: times * self.row_bytes, times };
         let ready = &self.ready;
-        each_share(&mut self.shares, ranges, |share, ranges| share.run(gulp, ready, ranges))?;
-        for share in &self.shares {
-            share.keep_rows(&self.stream)?;
-        }
-        Ok(())
+        self.shares.each(ranges, |share, ranges| {
+            share.run(gulp, ready, ranges)?;
+            Ok(0)
+        })?;
+        self.shares.all.iter().try_for_each(|share| share.keep_rows(&self.stream))
     }
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
         let ranges = &mut stages.ranges;
-        let finished =
-            each_share(&mut self.shares, ranges, |share, ranges| share.finish(times, ranges));
-        let skipped = finished?.into_iter().sum();
+        let skipped = self.shares.each(ranges, |share, ranges| share.finish(times, ranges))?;
         self.stream.synchronize()?;
         Ok(skipped)
     }
 }
 
-/// Calls `work` for each share and its ranges, for every device but the first on a thread of its own.
-fn each_share<R: Send>(
-    shares: &mut [Share],
-    mut ranges: &mut [RangeSearch],
-    work: impl Fn(&mut Share, &mut [RangeSearch]) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let mut parts = Vec::with_capacity(shares.len());
-    for share in shares {
-        let (own, rest) = ranges.split_at_mut(share.ranges);
-        parts.push((share, own));
-        ranges = rest;
+/// Work of one device.
+struct Job<'a> {
+    share: &'a mut Share,
+    ranges: &'a mut [RangeSearch],
+    outcome: Result<usize>,
+}
+
+impl Shares {
+    /// Calls `work` for each share and its ranges, all at the same time; returns the sum of the results.
+    ///
+    /// # Errors
+    /// That of the first device that failed, which it names if the machine has several.
+    fn each(
+        &mut self,
+        mut ranges: &mut [RangeSearch],
+        work: impl Fn(&mut Share, &mut [RangeSearch]) -> Result<usize> + Sync,
+    ) -> Result<usize> {
+        let Self { all, side_by_side } = self;
+        let mut jobs: [Option<Job<'_>>; MOST_JOINED] = std::array::from_fn(|_| None);
+        let jobs = &mut jobs[..all.len()];
+        for (job, share) in jobs.iter_mut().zip(all) {
+            let (own, rest) = ranges.split_at_mut(share.ranges);
+            *job = Some(Job { share, ranges: own, outcome: Ok(0) });
+            ranges = rest;
+        }
+        side_by_side.for_each(jobs, 1, |_, jobs| {
+            for Job { share, ranges, outcome } in jobs.iter_mut().flatten() {
+                let ordinal = share.ordinal;
+                *outcome = work(share, ranges).map_err(|error| match ordinal {
+                    Some(ordinal) => error.on_device(ordinal),
+                    None => error,
+                });
+            }
+        });
+        let done = jobs.iter_mut().flatten();
+        done.map(|job| std::mem::replace(&mut job.outcome, Ok(0))).sum()
     }
-    let run = |(share, ranges): (&mut Share, &mut [RangeSearch])| {
-        let ordinal = share.ordinal;
-        work(share, ranges).map_err(|error| match ordinal {
-            Some(ordinal) => error.on_device(ordinal),
-            None => error,
-        })
-    };
-    let mut parts = parts.into_iter();
-    let first = parts.next();
-    thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
-        let own = first.map(run);
-        let others = others.into_iter().map(ScopedJoinHandle::join);
-        let others = others.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)));
-        own.into_iter().chain(others).collect()
-    })
 }
 
 /// Rows of a gulp in the memory of the device that cleans them.
 #[derive(Clone, Copy)]
 struct Gulp<'a> {
     rows: &'a Buffer<u8>,
+    /// The same rows in the host's memory, if they are there.
+    uploaded: Option<Uploaded<'a>>,
     bytes: usize,
     times: usize,
 }
 
 impl Share {
-    /// Allocates the buffers for the ranges on a device, with a copy of the rows of `copied` bytes if the device is a peer.
+    /// Allocates the buffers for the ranges on a device; a peer has a `copy` of the rows.
     fn new(
         device: &Device,
         ranges: &[RangeSearch],
         gulp: usize,
-        copied: Option<usize>,
+        copy: Option<RowCopy>,
     ) -> Result<Self> {
         let words = ranges.iter().map(|range| range.plane_words(gulp)).max().unwrap_or(1);
         let is_integer = ranges.iter().all(RangeSearch::is_integer);
@@ -537,14 +563,10 @@ impl Share {
         let bytes = LANES_BYTES.min(device.free_bytes()? / LANES_PART);
         let lanes = (bytes / (4 * words)).min(ranges.len()).clamp(1, MAX_LANES);
         let lane = |_| Lane::new(device, kind, words);
-        let copy = |bytes: usize| -> Result<RowCopy> {
-            let (stream, done) = (device.stream()?, device.event()?);
-            Ok(RowCopy { stream, rows: device.buffer(bytes)?, done })
-        };
         Ok(Self {
             ranges: ranges.len(),
             lanes: (0..lanes).map(lane).collect::<Result<_>>()?,
-            copy: copied.map(copy).transpose()?,
+            copy,
             ordinal: Some(device.ordinal()),
         })
     }
@@ -553,11 +575,9 @@ impl Share {
     fn run(&mut self, gulp: Gulp<'_>, ready: &Event, ranges: &mut [RangeSearch]) -> Result<()> {
         let (rows, ready) = match &mut self.copy {
             None => (gulp.rows, ready),
-            Some(RowCopy { stream, rows, done }) => {
-                stream.wait(ready)?;
-                stream.copy_from_peer(gulp.rows, 0..gulp.bytes, rows)?;
-                stream.record(done)?;
-                (&*rows, &*done)
+            Some(copy) => {
+                copy.fill(gulp, ready)?;
+                (&copy.rows, &copy.done)
             }
         };
         for lane in &self.lanes {
@@ -602,6 +622,33 @@ impl Share {
     }
 }
 
+impl RowCopy {
+    /// Allocates `bytes` bytes on a peer of a device.
+    fn new(device: &Device, peer: usize, bytes: usize) -> Result<Self> {
+        let own = &device.peers()[peer];
+        Ok(Self {
+            peer,
+            is_reached: own.reaches(device)?,
+            stream: own.stream()?,
+            rows: own.buffer(bytes)?,
+            done: own.event()?,
+        })
+    }
+
+    /// Enqueues the copy of a gulp, whose rows are in the other device's memory after `ready`.
+    fn fill(&mut self, gulp: Gulp<'_>, ready: &Event) -> Result<()> {
+        let Self { peer, is_reached, stream, rows, done } = self;
+        match gulp.uploaded.filter(|_| !*is_reached) {
+            Some(uploaded) => uploaded.copy_to_peer(*peer, gulp.bytes, rows, stream)?,
+            None => {
+                stream.wait(ready)?;
+                stream.copy_from_peer(gulp.rows, 0..gulp.bytes, rows)?;
+            }
+        }
+        stream.record(done)
+    }
+}
+
 impl Lane {
     /// Allocates a plane of `words` words.
     fn new(device: &Device, kind: PlaneKind, words: usize) -> Result<Self> {
@@ -636,6 +683,7 @@ impl<'a> DeviceWork<'a> {
             source,
             stage,
             uploads: UploadRing::new(device, gulp * row_bytes, SLOTS)?,
+            pair: Pair::new(),
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
             recent,
@@ -668,7 +716,7 @@ impl<'a> DeviceWork<'a> {
         }
         let (stage, ahead, failed) = (&mut self.stage, &mut self.ahead, &mut self.failed);
         let recent = self.recent.as_deref();
-        let (rows, later) = self.uploads.acquire(&stage.stream)?;
+        let (uploaded, later) = self.uploads.acquire_for_peers(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
         let waits = source.is_live() && (reader.has_rows() || self.searching < self.reading);
         let is_searched = AtomicBool::new(false);
@@ -687,12 +735,13 @@ impl<'a> DeviceWork<'a> {
             Ok(())
         };
         let search = || {
-            let searched = stage.run(rows, times, cleaner, ranges);
+            let rows = uploaded.buffer();
+            let searched = stage.run(rows, Some(uploaded), times, cleaner, ranges);
             is_searched.store(true, Ordering::Relaxed);
             (searched, begin.elapsed())
         };
         let (read, (searched, searching)) =
-            if waits { (Ok(()), search()) } else { beside("reader", read_later, search) };
+            if waits { (Ok(()), search()) } else { self.pair.run(read_later, search) };
         self.searching = searching;
         searched?;
         drop(later);

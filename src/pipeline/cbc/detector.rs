@@ -21,10 +21,12 @@ use crate::trace;
 use crate::units::Gps;
 use crate::view::{check_length, check_memory};
 
-/// Starts to compile the kernels of every bank on a GPU.
+/// Starts to compile the kernels of every bank on a GPU and its peers.
 pub(super) fn prefetch(backend: &Backend) -> Prefetch {
     match backend {
-        Backend::Cuda(device, _) => device.prefetch(|| vec![trigger::source(), spiir::resample()]),
+        Backend::Cuda(device, _) => device.prefetch_each(|devices| {
+            devices.iter().map(|_| vec![trigger::source(), spiir::resample()]).collect()
+        }),
         _ => Prefetch::default(),
     }
 }

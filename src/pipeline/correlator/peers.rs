@@ -13,7 +13,9 @@ use super::device::{DeviceConfig, DeviceFEngine, HostSamples, SLOTS, input_strid
 use super::recordings::Delays;
 use super::window::Window;
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, CopiedRows, Device, Event, Source, Stream, UploadRing};
+use crate::backend::cuda::{
+    Buffer, CopiedRows, Device, Event, MOST_JOINED, Source, Stream, UploadRing,
+};
 use crate::backend::threads::Threads;
 use crate::correlate::{DeviceSpectra, Plan};
 use crate::error::{Error, Result};
@@ -105,17 +107,20 @@ fn devices(backend: &Backend, count: usize) -> Vec<&Device> {
 }
 
 impl OnDevice {
-    /// Lists the kernels of the first GPU.
+    /// Lists the kernels of each GPU that computes spectra.
     ///
     /// # Errors
     /// [`Error::Parameter`] as [`OnDevice::new`].
-    pub(super) fn sources(backend: &Backend, config: &DeviceConfig<'_>) -> Result<Vec<Source>> {
+    pub(super) fn sources(
+        devices: &[Device],
+        config: &DeviceConfig<'_>,
+    ) -> Result<Vec<Vec<Source>>> {
         let antennas = config.plan.antennas();
-        let devices = devices(backend, antennas);
-        let own = |device: &&Device| {
-            DeviceFEngine::sources(device, config, &share(antennas, 0, devices.len()))
+        let count = devices.len().min(antennas);
+        let own = |(index, device): (usize, &Device)| {
+            DeviceFEngine::sources(device, config, &share(antennas, index, count))
         };
-        devices.first().map_or_else(|| Ok(Vec::new()), own)
+        devices[..count].iter().enumerate().map(own).collect()
     }
 
     /// Builds the F-engines of a GPU and its peers; those beyond the number of antennas only multiply.
@@ -185,10 +190,11 @@ impl OnDevice {
         spectra: Range<u64>,
     ) -> Result<()> {
         let is_alone = self.is_alone();
-        let mut jobs = Vec::with_capacity(self.parts.len());
-        for part in &mut self.parts {
+        let count = self.parts.len();
+        let mut jobs: [Option<Job<'_>>; MOST_JOINED] = std::array::from_fn(|_| None);
+        for (job, part) in jobs.iter_mut().zip(&mut self.parts) {
             let (own, rest) = antennas.split_at_mut(part.f_engine.antennas.len());
-            jobs.push(Job { part, antennas: own, outcome: Ok(()) });
+            *job = Some(Job { part, antennas: own, outcome: Ok(()) });
             antennas = rest;
         }
         let make = |job: &mut Job<'_>| {
@@ -197,10 +203,12 @@ impl OnDevice {
             job.outcome = made.map_err(|error| job.part.named(error, is_alone));
         };
         match &self.side_by_side {
-            Some(threads) => threads.for_each(&mut jobs, 1, |_, job| make(&mut job[0])),
-            None => jobs.iter_mut().for_each(make),
+            Some(threads) => threads.for_each(&mut jobs[..count], 1, |_, jobs| {
+                jobs.iter_mut().flatten().for_each(make);
+            }),
+            None => jobs.iter_mut().flatten().for_each(make),
         }
-        jobs.into_iter().try_for_each(|job| job.outcome)
+        jobs.into_iter().flatten().try_for_each(|job| job.outcome)
     }
 
     /// Enqueues the delay correction of `times` spectra from number `first` on and their copies to the GPUs that multiply

@@ -22,7 +22,7 @@ use super::recordings::{
 use super::remote::owners as owners_of;
 use super::window::{Flags, Framing, unpacked};
 use super::x_engine::{Readout, XEngine};
-use crate::backend::cuda::Prefetch;
+use crate::backend::cuda::{Device, Prefetch, Source};
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Input, Order};
@@ -305,7 +305,7 @@ impl SpectraParameters {
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
 
-    /// Starts to compile the kernels of all stages on a GPU. Errors are left to the stages.
+    /// Starts to compile the kernels of all stages on a GPU and its peers. Errors are left to the stages.
     fn prefetch(
         &self,
         backend: &Backend,
@@ -314,14 +314,20 @@ impl SpectraParameters {
         gulp: usize,
     ) -> Prefetch {
         let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
-        let mut sources = correlate::sources(&part.plans.x_engine, device);
+        let devices: Vec<Device> = device.joined().cloned().collect();
+        let mut sources = vec![Vec::new(); devices.len()];
+        let mut extend = |lists: Result<Vec<Vec<Source>>>| {
+            let lists = lists.unwrap_or_default();
+            sources.iter_mut().zip(lists).for_each(|(all, list)| all.extend(list));
+        };
+        extend(XEngine::sources(&part.plans.x_engine, &devices));
         if part.form.is_none() {
             let plan = &part.whole;
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
             let config = self.device_config(plan, formats, capacity);
-            sources.extend(OnDevice::sources(backend, &config).unwrap_or_default());
+            extend(OnDevice::sources(&devices, &config));
         }
-        device.prefetch(move || sources)
+        device.prefetch_each(move |_| sources)
     }
 
     fn device_config<'a>(

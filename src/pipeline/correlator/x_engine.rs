@@ -12,9 +12,9 @@ use super::options::Integration;
 use super::peers::{DeviceSupply, share};
 use super::recordings::{Baseline, Channels};
 use crate::backend::Backend;
-use crate::backend::cuda::Device;
+use crate::backend::cuda::{Device, Source};
 use crate::backend::threads::Threads;
-use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Options, Output, Plan};
+use crate::correlate::{self, BlockBuffer, CornerTurn, Correlator, Options, Output, Plan};
 use crate::error::Result;
 use crate::trace::{self, Work};
 use crate::voltage::VoltageEncoding;
@@ -97,6 +97,19 @@ impl XEngine {
             sums,
             elapsed_s: [0.0; 3],
         })
+    }
+
+    /// Lists the kernels of each GPU's share of the channels.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub(super) fn sources(plan: &Plan, devices: &[Device]) -> Result<Vec<Vec<Source>>> {
+        let count = devices.len().min(plan.channels());
+        let own = |(index, device): (usize, &Device)| {
+            let channels = share(plan.channels(), index, count);
+            Ok(correlate::sources(&plan_of(plan, &channels)?, device))
+        };
+        devices[..count].iter().enumerate().map(own).collect()
     }
 
     /// Returns the plan.
@@ -220,10 +233,15 @@ impl XEngine {
     }
 }
 
+/// Returns the plan of some channels.
+fn plan_of(plan: &Plan, channels: &Range<usize>) -> Result<Plan> {
+    let options = Options { channels: channels.len(), ..plan.options().clone() };
+    Ok(Plan::new(options)?.with_precision(plan.precision()))
+}
+
 impl Share {
     fn new(plan: &Plan, channels: Range<usize>, device: &Backend, is_alone: bool) -> Result<Self> {
-        let options = Options { channels: channels.len(), ..plan.options().clone() };
-        let own = Plan::new(options)?.with_precision(plan.precision());
+        let own = plan_of(plan, &channels)?;
         let named = match device {
             Backend::Cuda(device, _) if !is_alone => Some(device.clone()),
             _ => None,

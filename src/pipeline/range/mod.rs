@@ -79,22 +79,21 @@ impl RangeSearch {
             skipped += too_long;
             plans.extend(plan);
         }
-        let devices = backend.shares();
+        let backends = backend.shares();
+        let devices: Vec<cuda::Device> = match backend {
+            Backend::Cuda(device, _) => device.joined().cloned().collect(),
+            Backend::Reference | Backend::Cpu(..) => Vec::new(),
+        };
         let mut ranges = Vec::new();
         for share in divide(&plans, &devices) {
-            let group = &plans[share.group];
-            let dms = &group.dms()[share.trials.clone()];
-            let plan = match dms.len() == group.dms().len() {
-                true => group.clone(),
-                false => trials.plan(group.downsample(), dms.to_vec())?,
-            };
+            let plan = trials.plan_of(&share, &plans)?;
             let place = Place {
                 group: share.group,
                 first_dm: share.trials.start,
-                longest: group.max_shift(),
+                longest: plans[share.group].max_shift(),
                 device: share.device,
             };
-            let range = Self::new(place, plan, trials, &devices[share.device])?;
+            let range = Self::new(place, plan, trials, &backends[share.device])?;
             ranges.push(Self { filled: filled.clone(), ..range });
         }
         if let Some(first) = ranges.first_mut() {

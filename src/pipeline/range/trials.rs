@@ -30,27 +30,32 @@ pub(in super::super) struct Trials<'a> {
     pub(in super::super) part: Part,
 }
 
-/// Starts to compile the kernels that `list` returns on a GPU, those of the cleaning, and `others`, before the channel
-/// mask, which hardly changes them, is known. Errors of the options are left to the stages.
+/// Starts to compile the kernels that `list` returns for each GPU of a backend, and, for the first one, those of the cleaning and
+/// `others`, before the channel mask, which hardly changes them, is known. Errors of the options are left to the stages.
 pub(in super::super) fn prefetch(
     header: &FilterbankHeader,
     options: &SearchOptions,
     part: Part,
     backend: &Backend,
     others: Vec<cuda::Source>,
-    list: impl FnOnce(&Trials<'_>, &Device) -> Result<Vec<cuda::Source>> + Send + 'static,
+    list: impl FnOnce(&Trials<'_>, &[Device]) -> Result<Vec<Vec<cuda::Source>>> + Send + 'static,
 ) -> Prefetch {
     let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
-    let (header, options, bound) = (header.clone(), options.clone(), device.clone());
-    device.prefetch(move || {
+    let (header, options) = (header.clone(), options.clone());
+    device.prefetch_each(move |devices| {
         let sources = || {
             let Expected { form, plan } = Expected::new(&header, &options, part)?;
             let trials = Trials { header: &header, options: &options, form: &form, part };
-            let mut sources = list(&trials, &bound)?;
-            sources.extend(plan.iter().flat_map(clean::sources));
+            let mut sources = list(&trials, devices)?;
+            if let Some(first) = sources.first_mut() {
+                first.extend(plan.iter().flat_map(clean::sources));
+            }
             Ok::<_, Error>(sources)
         };
-        sources().unwrap_or_default().into_iter().chain(others).collect()
+        let mut sources = sources().unwrap_or_default();
+        sources.resize(devices.len(), Vec::new());
+        sources[0].extend(others);
+        sources
     })
 }
 
@@ -69,16 +74,34 @@ impl TrialGroup {
 }
 
 impl Trials<'_> {
-    /// Lists the kernels that all ranges are expected to need on a device.
-    pub(in super::super) fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
-        let mut sources = Vec::new();
+    /// Lists the kernels that each of several devices is expected to need for its trials.
+    pub(in super::super) fn sources(&self, devices: &[Device]) -> Result<Vec<Vec<cuda::Source>>> {
+        let mut plans = Vec::new();
         for group in self.groups() {
-            if let (Some(plan), _) = self.bind(group)? {
-                sources.extend(dedisperse::sources(&plan, device));
-                sources.extend(single_pulse::sources(&self.detector_plan(&plan)?, device));
-            }
+            plans.extend(self.bind(group)?.0);
+        }
+        let mut sources = vec![Vec::new(); devices.len()];
+        for share in divide(&plans, devices) {
+            let (plan, device) = (self.plan_of(&share, &plans)?, &devices[share.device]);
+            let own = &mut sources[share.device];
+            own.extend(dedisperse::sources(&plan, device));
+            own.extend(single_pulse::sources(&self.detector_plan(&plan)?, device));
         }
         Ok(sources)
+    }
+
+    /// Builds the plan of the trials that one device searches.
+    pub(super) fn plan_of(
+        &self,
+        share: &Share,
+        plans: &[dedisperse::Plan],
+    ) -> Result<dedisperse::Plan> {
+        let group = &plans[share.group];
+        let dms = &group.dms()[share.trials.clone()];
+        match dms.len() == group.dms().len() {
+            true => Ok(group.clone()),
+            false => self.plan(group.downsample(), dms.to_vec()),
+        }
     }
 
     /// Builds the plan of the search of a range's series.
@@ -167,17 +190,17 @@ pub(super) struct Share {
     pub(super) device: usize,
 }
 
-/// Divides the plans of the groups among devices, at trials that keep the bits of all sums.
-pub(super) fn divide(plans: &[dedisperse::Plan], devices: &[Backend]) -> Vec<Share> {
+/// Divides the plans of the groups among GPUs, at trials that keep the bits of all sums; the host has all without any.
+pub(super) fn divide(plans: &[dedisperse::Plan], devices: &[Device]) -> Vec<Share> {
     let size = |plan: &dedisperse::Plan| Size {
         trials: plan.dms().len(),
         bin: plan.downsample(),
         starts: match devices {
-            [Backend::Cuda(device, _), _, ..] => dedisperse::divisions(plan, device),
+            [first, _, ..] => dedisperse::divisions(plan, first),
             _ => vec![0],
         },
     };
-    divide_sizes(&plans.iter().map(size).collect::<Vec<_>>(), devices.len())
+    divide_sizes(&plans.iter().map(size).collect::<Vec<_>>(), devices.len().max(1))
 }
 
 /// Size of a group of trials.

@@ -15,15 +15,13 @@ use std::ops::Range;
 
 use super::single::{Element, Plans, Single, row_elements};
 use crate::backend::Backend;
+use crate::backend::cuda::MOST_JOINED;
 use crate::backend::threads::Threads;
 use crate::channelize::Plan;
 use crate::coherent;
 use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
-
-/// Most GPUs among which rows are divided.
-const MOST: usize = 32;
 
 /// Least number of samples for each GPU in a call, in window spans; with fewer, fewer GPUs are used.
 const SPANS: u64 = 4;
@@ -62,7 +60,7 @@ struct Timing {
 /// Rows at which the GPUs' parts of a call begin, and the end of the last.
 #[derive(Debug)]
 struct Bounds {
-    rows: [u64; MOST + 1],
+    rows: [u64; MOST_JOINED + 1],
     parts: usize,
 }
 
@@ -79,13 +77,12 @@ struct Job<'a, T> {
 }
 
 impl Divided {
-    /// Binds plans to a GPU and its peers, at most [`MOST`] of them, all at the same time.
+    /// Binds plans to a GPU and its peers, all at the same time.
     ///
     /// # Errors
     /// As [`Single::new`]; an error of a driver names its GPU.
     pub(super) fn new(plans: &Plans, backend: &Backend) -> Result<Self> {
         let mut backends = backend.shares();
-        backends.truncate(MOST);
         let (count, threads) = (backends.len(), backend.threads());
         for (index, share) in backends.iter_mut().enumerate() {
             let own = threads * (index + 1) / count - threads * index / count;
@@ -170,7 +167,7 @@ impl Divided {
         let Bounds { rows: bounds, parts } = timing.bounds(first..last, *samples, shares.len());
         let (count, earlier) = (shares.len(), *latest);
         let (before, from) = shares.split_at_mut(earlier);
-        let mut jobs: [Option<Job<'_, T>>; MOST] = std::array::from_fn(|_| None);
+        let mut jobs: [Option<Job<'_, T>>; MOST_JOINED] = std::array::from_fn(|_| None);
         let mut rest = rows;
         let places = jobs[..parts].iter_mut().zip(from.iter_mut().chain(before)).enumerate();
         for (index, (job, single)) in places {
@@ -297,7 +294,7 @@ impl Timing {
             parts = 1;
         }
         let earliest = self.first_row(samples);
-        let mut bounds = Bounds { rows: [rows.start; MOST + 1], parts: 1 };
+        let mut bounds = Bounds { rows: [rows.start; MOST_JOINED + 1], parts: 1 };
         for part in 1..parts {
             let even = rows.start + count * part / parts;
             let bound = even.max(earliest).next_multiple_of(self.unit);
