@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Measure small data once, to test that everything works: the rates mean nothing.
     #[arg(long)]
     quick: bool,
+    /// N times the data, longer recordings and more templates, so that the start of a run counts less.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    longer: u64,
     /// Measure data for a machine of a few cores.
     #[arg(long, conflicts_with = "quick")]
     small: bool,
@@ -132,8 +135,9 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let verbs = arguments.verbs(over)?;
     let most = if arguments.weak { numbers.iter().copied().max().unwrap_or(1) } else { 1 };
     let least = if over == Over::Ranks { TEMPLATES } else { 0 };
-    let sizes =
-        |factor: usize| Sizes::of(arguments.size()).with_templates(least).times(factor as u64);
+    let sizes = |factor: usize| {
+        Sizes::of(arguments.size()).with_templates(least).times(factor as u64 * arguments.longer)
+    };
     let processes =
         if over == Over::Processes { numbers.iter().max().map_or(1, |n| *n as u64) } else { 1 };
     let need =
