@@ -1,5 +1,6 @@
 """Runs that mpirun divides among processes: the files of one process, and runs that end early."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -173,17 +174,23 @@ def beam_search(name, beams, *options):
     return ["search", *beams, "-o", name, "--reproducible", "--device", "cpu", "--snr", 5.5, "--dm-max", 200, "--max-plots", 1, *options]
 
 
+# Options of searches that take long enough to be interrupted.
+SLOW = ("--dm-step", 0.2)
+
+
 @pytest.fixture(scope="module")
 def sky(tmp_path_factory):
     """Five beams: a pulse in all of them, and one in the first two."""
     folder = tmp_path_factory.mktemp("sky")
     beams = [f"b{number}.fil" for number in range(5)]
     for number, name in enumerate(beams):
-        words = ["simulate", "burst", name, "-q", "--fch1", 1500, "--foff", -8, "--channels", 32, "--tsamp", 1e-3, "--duration", 40]
-        words += ["--seed", number + 1, "--burst", "dm=60,time=1.5,width=0.004,snr=25"]
+        words = ["simulate", "burst", name, "-q", "--fch1", 1500, "--foff", -8, "--channels", 32, "--tsamp", 1e-3]
+        # Runs are interrupted within the longest.
+        words += ["--duration", 200 if number == 3 else 40, "--seed", number + 1, "--burst", "dm=60,time=1.5,width=0.004,snr=25"]
         words += ["--burst", "dm=90,time=31,width=0.008,snr=20"] if number < 2 else []
         subprocess.run([str(word) for word in [PROGRAM, *words]], cwd=folder, check=True, timeout=120)
     alone(folder, "one/found", beams)
+    alone(folder, "slow/found", beams, *SLOW)
     return folder, beams
 
 
@@ -197,8 +204,8 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def same(folder, name):
-    one, other = files(folder / "one/found"), files(folder / name)
+def same(folder, name, whole="one/found"):
+    one, other = files(folder / whole), files(folder / name)
     assert one.keys() == other.keys()
     assert [name for name in one if one[name] != other[name]] == []
 
@@ -208,17 +215,24 @@ def left_by(folder, name):
     return next((folder / name).parent.glob(".found.unfinished-*"))
 
 
-def searching(job, folder, name, beam, rank):
-    """Waits until a beam has a candidate; returns the process number of a rank."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        assert job.process.poll() is None, job.log.read_text()
-        started = list((folder / name).parent.glob(f".found.unfinished-*/{beam}_search/journal"))
-        found = job.process_of(rank)
-        if found and any(path.stat().st_size > 0 for path in started):
-            return found
-        time.sleep(0.002)
-    pytest.fail(f"it found nothing within a minute\n{job.log.read_text()}")
+def interrupted(folder, beams, name, beam, sent):
+    """Sends a signal to rank 1 of two within the search of a beam; returns the output. Tries again if the run was faster."""
+    for _ in range(5):
+        job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8, "--threads", 1, *SLOW))
+        found = None
+        while job.process.poll() is None:
+            found = found or job.process_of(1)
+            started = (folder / name).parent.glob(f".found.unfinished-*/{beam}_search/journal")
+            if found and any(path.stat().st_size > 0 for path in started):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(found, sent)
+                break
+            time.sleep(0.002)
+        code, output = job.wait(30)
+        if code != 0:
+            return output
+        shutil.rmtree((folder / name).parent)
+    pytest.fail(f"no run was interrupted\n{output}")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 5])
@@ -243,48 +257,41 @@ def test_ranks_write_the_events_of_antennas(sky):
 def test_a_killed_rank_ends_the_search_which_is_resumed(sky, resumed_by):
     folder, beams = sky
     name = f"killed{resumed_by}/found"
-    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
-    os.kill(searching(job, folder, name, "b3", 1), signal.SIGKILL)
-    code, output = job.wait(30)
-    assert code != 0 and "rank 1" in output, output
+    output = interrupted(folder, beams, name, "b3", signal.SIGKILL)
+    assert "rank 1" in output, output
     assert not (folder / name).exists()
     assert (left_by(folder, name) / "b1_search/candidates.csv").exists()
     if resumed_by == 1:
-        alone(folder, name, beams, "--resume")
+        alone(folder, name, beams, "--resume", *SLOW)
     else:
-        code, output = Job(folder, resumed_by, *beam_search(name, beams, "--beams", "--resume")).wait()
+        code, output = Job(folder, resumed_by, *beam_search(name, beams, "--beams", "--resume", *SLOW)).wait()
         assert code == 0, output
-    same(folder, name)
+    same(folder, name, "slow/found")
 
 
 def test_a_rank_that_is_stopped_stops_the_search_of_all_beams(sky):
     folder, beams = sky
     name = "stopped/found"
-    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
-    os.kill(searching(job, folder, name, "b3", 1), signal.SIGTERM)
-    code, output = job.wait(30)
-    assert code != 0, output
+    output = interrupted(folder, beams, name, "b3", signal.SIGTERM)
     assert output.count("stopped on request; what was found was kept in stopped/found") == 1, output
     document = json.loads((folder / name / "summary.json").read_text())
     assert not document["complete"] and document["reason"] == "stopped on request"
     searched = [beam["file"] for beam in document["beams"]]
-    assert "b1.fil" in searched and "b3.fil" not in searched and "b4.fil" not in searched, searched
-    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume")).wait()
+    assert "b1.fil" in searched and "b3.fil" not in searched, searched
+    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume", *SLOW)).wait()
     assert code == 0, output
-    same(folder, name)
+    same(folder, name, "slow/found")
 
 
 def test_a_rank_that_fails_is_named_and_what_others_found_is_kept(sky):
     folder, beams = sky
     name = "failed/found"
-    job = Job(folder, 2, *beam_search(name, beams, "--beams", "--gulp", 8))
-    os.kill(searching(job, folder, name, "b1", 1), signal.SIGKILL)
-    assert job.wait(30)[0] != 0
+    interrupted(folder, beams, name, "b1", signal.SIGKILL)
     # A file in the place of a folder.
     left = left_by(folder, name) / "b1_search"
     shutil.rmtree(left)
     left.write_text("")
-    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume")).wait()
+    code, output = Job(folder, 2, *beam_search(name, beams, "--beams", "--resume", *SLOW)).wait()
     assert code != 0 and output.count("rank 1, b1.fil: failed/found/b1_search") == 1, output
     document = json.loads((folder / name / "summary.json").read_text())
     assert not document["complete"] and document["reason"].startswith("rank 1, b1.fil: "), document["reason"]

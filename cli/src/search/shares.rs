@@ -68,11 +68,10 @@ pub(super) fn search_all(
                 && let Some(beam) = own.get(next.fetch_add(1, Ordering::Relaxed))
             {
                 let searched = search(*beam, backend, others_end);
-                let searched = searched.or_else(|error| {
+                let searched = searched.map_err(|error| {
                     is_over.store(true, Ordering::Relaxed);
-                    let error =
-                        remove_beam(&folder.file(&beams[*beam].folder)).err().unwrap_or(error);
-                    Err(Ending::after(named(error, backend)))
+                    let removed = remove_beam(&folder.file(&beams[*beam].folder));
+                    Ending::after(named(removed.err().unwrap_or(error), backend))
                 });
                 let ended = Done { beam: *beam, searched };
                 done.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
