@@ -305,9 +305,9 @@ impl Common {
             Device::Auto | Device::Cpu | Device::Reference => Vec::new(),
         };
         let count = ordinals.len();
-        let is_twice = |(index, ordinal): (usize, &usize)| ordinals[..index].contains(ordinal);
+        let is_twice = (1..count).any(|index| ordinals[..index].contains(&ordinals[index]));
         // Each run reports a GPU that is named twice.
-        if count < 2 || runs < count || ordinals.iter().enumerate().any(is_twice) {
+        if count < 2 || runs < count || is_twice {
             return Ok(vec![self.clone()]);
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);

@@ -285,7 +285,7 @@ fn several_gpus_give_the_lists_of_one() {
     assert!(done.status.success(), "{}", stderr(&done));
     let list = |out: &str| fs::read(home.path().join(out).join("candidates.csv")).unwrap();
     assert_eq!(list("apart"), list("one"));
-    let fault = ("SIDEREAL_EMULATED_FAIL", Path::new("cuMemcpyHtoDAsync_v2:2:719:1"));
+    let fault = ("SIDEREAL_EMULATED_FAIL", Path::new("cuMemcpyHtoDAsync_v2:10:719:1"));
     let failed = search("failed_copy", "cuda:0,1", &[apart, fault]);
     assert_eq!(code(&failed), 5, "{}", stderr(&failed));
     assert!(stderr(&failed).contains("CUDA device 1"), "{}", stderr(&failed));

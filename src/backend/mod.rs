@@ -93,12 +93,12 @@ impl Backend {
         std::iter::once(Self::Reference).chain(cpu).collect()
     }
 
-    /// Returns a backend for each device among which a pipeline divides its work: one for a GPU and each of its peers, otherwise
-    /// this one alone.
+    /// Returns a backend without peers for each device among which a pipeline divides its work: one for a GPU and each of its peers,
+    /// otherwise this one alone.
     pub fn shares(&self) -> Vec<Self> {
         match self {
             Self::Cuda(device, threads) => {
-                device.joined().map(|device| Self::Cuda(device.clone(), threads.clone())).collect()
+                device.joined().map(|device| Self::Cuda(device.alone(), threads.clone())).collect()
             }
             Self::Reference | Self::Cpu(..) => vec![self.clone()],
         }

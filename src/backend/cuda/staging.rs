@@ -148,8 +148,17 @@ impl<T: Pod> UploadRing<T> {
     /// [`Error::Unavailable`](crate::Error::Unavailable) without memory; [`Error::Device`](crate::Error::Device) if
     /// the driver fails.
     pub fn new(device: &Device, elements: usize, count: usize) -> Result<Self> {
+        Self::with_peers(&device.alone(), elements, count)
+    }
+
+    /// As [`UploadRing::new`], for data that the device's peers may copy as well.
+    ///
+    /// # Errors
+    /// As [`UploadRing::new`].
+    pub fn with_peers(device: &Device, elements: usize, count: usize) -> Result<Self> {
         let (device, stream) = (device.clone(), device.stream()?);
-        let mut ring = Self { device, slots: Vec::new(), count: count.max(2), current: 0, stream };
+        let (slots, count) = (Vec::new(), count.max(2));
+        let mut ring = Self { device, slots, count, current: 0, stream };
         ring.resize(elements)?;
         Ok(ring)
     }

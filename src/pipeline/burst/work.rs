@@ -682,7 +682,7 @@ impl<'a> DeviceWork<'a> {
         Ok(Self {
             source,
             stage,
-            uploads: UploadRing::new(device, gulp * row_bytes, SLOTS)?,
+            uploads: UploadRing::with_peers(device, gulp * row_bytes, SLOTS)?,
             pair: Pair::new(),
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,

@@ -93,7 +93,11 @@ impl RangeSearch {
                 longest: plans[share.group].max_shift(),
                 device: share.device,
             };
-            let range = Self::new(place, plan, trials, &backends[share.device])?;
+            let range = Self::new(place, plan, trials, &backends[share.device]);
+            let range = range.map_err(|error| match &devices[..] {
+                [_, _, ..] => error.on_device(devices[share.device].ordinal()),
+                _ => error,
+            })?;
             ranges.push(Self { filled: filled.clone(), ..range });
         }
         if let Some(first) = ranges.first_mut() {

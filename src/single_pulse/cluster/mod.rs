@@ -286,6 +286,9 @@ impl Clusterer {
             return Vec::new();
         }
         self.horizon = horizon;
+        if self.groups.is_empty() {
+            return Vec::new();
+        }
         let groups = std::mem::take(&mut self.groups);
         let is_open = |group: &Group| reach.end(&group.best) >= horizon;
         let mut members = self.members.take();
@@ -305,6 +308,9 @@ impl Clusterer {
 
     /// Groups the events that no later one changes. Returns the time before which no other group starts.
     fn gather(&mut self, frontier_s: f64) -> f64 {
+        if self.points.is_empty() {
+            return frontier_s;
+        }
         let (groups, group_of) = group(&mut self.points, self.ranks.len(), self.wings);
         let mut is_open = vec![false; groups.len()];
         for (point, group) in self.points.iter().zip(&group_of) {

@@ -10,7 +10,7 @@ mod sizes;
 use std::ops::Range;
 
 use super::plan::{Input, Plan};
-use super::rules::{Carried, CarriedTrial, Event, Noise};
+use super::rules::{Carried, CarriedTrial, Event, Noise, Sweep};
 use crate::backend::cuda::{
     self, CopiedRows, Device, Plane, PlaneKind, Source, Stream, UploadRing, UploadSlot,
 };
@@ -47,6 +47,8 @@ pub(super) struct Engine {
     are_ends_set: bool,
     /// Whether the state of an earlier stream is cleared.
     is_clear: bool,
+    /// Open events of each trial, while `settle` looks at them.
+    sweeps: Vec<Sweep>,
     /// Window of the last call of `settle`, and its result.
     settled: (u64, u64),
 }
@@ -94,6 +96,7 @@ impl Engine {
             searched: vec![0; dms],
             are_ends_set: false,
             is_clear: false,
+            sweeps: Vec::with_capacity(dms),
             settled: (0, 0),
         })
     }
@@ -223,7 +226,9 @@ impl Engine {
         }
         self.begin(None)?;
         let next = self.window * self.search.sizes.window as u64;
-        let mut sweeps: Vec<_> = self.search.sweeps(&self.stream)?.collect();
+        let Self { search, sweeps, stream, done, .. } = self;
+        sweeps.clear();
+        sweeps.extend(search.sweeps(stream)?);
         let mut frontier = next;
         let before = events.len();
         for (dm, sweep) in sweeps.iter_mut().enumerate() {
@@ -231,8 +236,8 @@ impl Engine {
             frontier = frontier.min(sweep.frontier(next));
         }
         if events.len() > before {
-            self.search.set_sweeps(sweeps.into_iter(), &self.stream)?;
-            self.stream.record(&self.done)?;
+            search.set_sweeps(sweeps.drain(..), stream)?;
+            stream.record(done)?;
         }
         self.settled = (self.window, frontier);
         Ok(frontier)
