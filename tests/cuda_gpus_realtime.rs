@@ -81,12 +81,12 @@ impl FilterbankSource for Rows {
 }
 
 /// Returns the requests of a search of `times` rows, and its gulps.
-fn requests_of_search(times: u64, zero_dm: bool, backend: &Backend) -> [usize; 2] {
+fn requests_of_search(times: u64, backend: &Backend) -> [usize; 2] {
     let plan = DmPlan { ranges: vec![DmRange::new(0.0, 100.0, 0.5)] };
     let mut options = SearchOptions::new(plan);
     (options.baseline_s, options.max_width_s, options.gulp) = (1.0, 0.03, 500);
     // Bursts that the ends cut are searched on the host.
-    (options.min_band, options.auto_mask, options.zero_dm) = (1.0, false, zero_dm);
+    (options.min_band, options.auto_mask) = (1.0, false);
     let (mut rows, mut gulps) = (Rows::new(times), 0);
     let requests = requests_during(|| {
         let mut observe = |_: &Status| {
@@ -100,14 +100,11 @@ fn requests_of_search(times: u64, zero_dm: bool, backend: &Backend) -> [usize; 2
 }
 
 fn searches(backend: &Backend) {
-    for zero_dm in [false, true] {
-        // The first search compiles kernels.
-        requests_of_search(3_000, zero_dm, backend);
-        let [short, long] =
-            [4_000, 16_000].map(|times| requests_of_search(times, zero_dm, backend));
-        assert!(long[1] > short[1] + 20, "{short:?}, {long:?}");
-        assert_eq!(short[0], long[0], "{} zero-DM {zero_dm}", backend.name());
-    }
+    // The first search compiles kernels.
+    requests_of_search(3_000, backend);
+    let [short, long] = [4_000, 16_000].map(|times| requests_of_search(times, backend));
+    assert!(long[1] > short[1] + 20, "{short:?}, {long:?}");
+    assert_eq!(short[0], long[0], "{}", backend.name());
 }
 
 fn spectra(backend: &Backend) {

@@ -47,7 +47,7 @@ impl Batch {
     /// # Errors
     /// [`Error::Parameter`] for an input that is no file, and if two runs had the same output; as [`Common::on_each_gpu`]; without
     /// the option, the error of the run.
-    pub(crate) fn run(&self, verb: &(impl PerInput + Sync), common: &Common) -> Result<Exit> {
+    pub(crate) fn run<V: PerInput + Sync>(&self, verb: &V, common: &Common) -> Result<Exit> {
         if !self.each {
             return verb.run(common);
         }

@@ -450,7 +450,7 @@ fn several_gpus_give_the_visibilities_of_one() {
 #[test]
 fn several_gpus_make_the_spectra_of_one() {
     let Some(home) = emulated() else { return };
-    let simulated = "simulate voltages v.raw -q --freq 400 --bandwidth 4 --duration 0.02 --seed 4";
+    let simulated = "simulate voltages v.raw -q --freq 400 --bandwidth 4 --duration 0.06 --seed 4";
     assert!(run(home.path(), simulated, &[]).status.success());
     let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
     let channelize = |out: &str, device: &str, dm: &str, more: &[(&str, &Path)]| {

@@ -117,10 +117,9 @@ impl OnDevice {
     ) -> Result<Vec<Vec<Source>>> {
         let antennas = config.plan.antennas();
         let count = devices.len().min(antennas);
-        let own = |(index, device): (usize, &Device)| {
-            DeviceFEngine::sources(device, config, &share(antennas, index, count))
-        };
-        devices[..count].iter().enumerate().map(own).collect()
+        let own =
+            |index| DeviceFEngine::sources(&devices[index], config, &share(antennas, index, count));
+        (0..count).map(own).collect()
     }
 
     /// Builds the F-engines of a GPU and its peers; those beyond the number of antennas only multiply.
