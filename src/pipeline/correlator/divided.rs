@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::f_engine::{Counts, FEngine, FillMask, Spectra, Supply};
+use super::f_engine::{Counts, FEngine, Spectra, Supply};
 use super::messages::{GULPS, MessageForm, Messages};
 use super::options::Integration;
 use super::recordings::Baseline;
@@ -178,11 +178,7 @@ impl Divided {
         };
         let times = end.saturating_sub(first) as usize;
         let channels = f_engine.parts.channels.order.len();
-        messages.set_mask(
-            times,
-            channels,
-            f_engine.parts.mask(first..first + times as u64).as_deref(),
-        );
+        messages.set_mask(times, channels, f_engine.parts.mask(first..first + times as u64));
         let pending = self.ranks.begin_agreed(state, end, move |exchange, agreed| {
             let _span = trace::span(Work::Exchange, "exchange between ranks");
             messages.exchange(exchange, times, (agreed - first) as usize)?;
@@ -260,7 +256,6 @@ impl Divided {
         };
         let skipped = (first - spectra.start) as usize;
         let mask = messages.mask(skipped..skipped + times);
-        let mask = mask.map(|fill| Box::new(fill) as FillMask<'_>);
         Ok(Supply::Host { spectra: messages.received(skipped, times)?, mask })
     }
 

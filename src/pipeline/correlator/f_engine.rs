@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch, Target};
-use super::messages::{Messages, Parts as MessageParts};
+use super::messages::{FillMask, Messages, Parts as MessageParts};
 use super::peers::OnDevice;
 use super::reading::Sources;
 use super::recordings::{Channels, Delays};
@@ -78,9 +78,6 @@ pub(super) enum Supply<'a> {
     /// In the memory of the GPUs that multiply them.
     Device(&'a mut OnDevice),
 }
-
-/// Function that writes a validity mask; axes channel, antenna, word.
-pub(super) type FillMask<'a> = Box<dyn Fn(&mut [u64]) + 'a>;
 
 /// Part of a gulp that belongs to one antenna.
 struct Job<'a> {

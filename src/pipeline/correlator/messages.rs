@@ -16,6 +16,9 @@ use crate::voltage::Voltages;
 /// Largest number of gulps whose messages are being written, exchanged or multiplied.
 pub(super) const GULPS: usize = 2;
 
+/// Function that writes a validity mask; axes channel, antenna, word.
+pub(super) type FillMask<'a> = Box<dyn Fn(&mut [u64]) + 'a>;
+
 /// Antennas and channels of each rank.
 #[derive(Clone, Debug)]
 pub(super) struct Division {
@@ -295,12 +298,7 @@ impl Messages {
 
     /// Writes the mask of the first `times` spectra into the messages. `fill` writes that of this rank's antennas, with
     /// the axes channel, antenna, word; `None` if all are valid. `channels` is the number of all.
-    pub(super) fn set_mask(
-        &mut self,
-        times: usize,
-        channels: usize,
-        fill: Option<&dyn Fn(&mut [u64])>,
-    ) {
+    pub(super) fn set_mask(&mut self, times: usize, channels: usize, fill: Option<FillMask<'_>>) {
         let words = Plan::mask_words(times);
         let sizes = self.form.mask_sizes(times);
         let Buffers { send_mask: send, receive_mask: receive, .. } = &mut self.buffers;
@@ -399,8 +397,9 @@ impl Messages {
 
     /// Returns the function that writes the bits `bits` of the exchanged mask, with the axes channel, antenna, word;
     /// `None` if all spectra are valid.
-    pub(super) fn mask(&self, bits: Range<usize>) -> Option<impl Fn(&mut [u64]) + '_> {
-        self.is_masked.then(|| move |mask: &mut [u64]| self.fill_mask(&bits, mask))
+    pub(super) fn mask(&self, bits: Range<usize>) -> Option<FillMask<'_>> {
+        let fill = move |mask: &mut [u64]| self.fill_mask(&bits, mask);
+        self.is_masked.then_some(Box::new(fill))
     }
 
     fn fill_mask(&self, bits: &Range<usize>, mask: &mut [u64]) {
@@ -595,14 +594,14 @@ mod tests {
         messages.set_mask(
             times,
             7,
-            Some(&|mask: &mut [u64]| {
+            Some(Box::new(|mask: &mut [u64]| {
                 let words = Plan::mask_words(times);
                 for (row, words) in mask.chunks_exact_mut(words).enumerate() {
                     for time in 0..times {
                         words[time / 64] |= u64::from((row + time) % 3 > 0) << (time % 64);
                     }
                 }
-            }),
+            })),
         );
         messages
     }
