@@ -153,6 +153,9 @@ impl LiveArguments {
     }
 }
 
+/// Sources of all streams of an observation, and the ranks that divide it.
+type Begun = (Vec<Box<dyn VoltageSource>>, Option<Ranks>);
+
 /// Streams of an array, of which each rank receives some.
 struct Streams {
     addresses: Vec<PathBuf>,
@@ -170,7 +173,7 @@ impl Streams {
     ///
     /// # Errors
     /// Those of the streams; those of [`RemoteRecording::share`].
-    fn next(&self, ranks: Option<Ranks>) -> Result<(Vec<Box<dyn VoltageSource>>, Option<Ranks>)> {
+    fn next(&self, ranks: Option<Ranks>) -> Result<Begun> {
         let pairs = || self.addresses.iter().zip(&self.is_own);
         let own: Vec<PathBuf> =
             pairs().filter(|(_, is_own)| **is_own).map(|(address, _)| address.clone()).collect();
