@@ -185,7 +185,7 @@ def chains():
 
 
 # Record of whole runs on two GPUs, and the rate between them in bytes per second that it names.
-SCALING = RECORDS / "h200" / "2026-11-29-gpus.md"
+SCALING = RECORDS / "h200" / "2026-11-29-scale.md"
 
 
 def link():

@@ -175,7 +175,7 @@ def beams(record):
 def measured(path):
     """Reads the table of strong scaling on two GPUs: runs by case, each with its columns as numbers."""
     runs, case = [], ""
-    for line in path.read_text().split("## Strong scaling", 1)[1].splitlines():
+    for line in path.read_text().split("## Strong scaling", 1)[1].split("\n## ", 1)[0].splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if not line.startswith("|") or not cells[1].isdigit():
             continue

@@ -148,6 +148,35 @@ impl Threads {
         self.for_each_chunk(&mut none, data, chunk, |(), index, part| work(index, part));
     }
 
+    /// Calls `own` on the calling thread and `other` on a worker at the same time, or `other` after `own` if no worker starts
+    /// meanwhile; returns both results. A pool of two threads is meant for it.
+    ///
+    /// # Panics
+    /// If one of them panics.
+    pub fn beside<A: Send, B>(
+        &self,
+        other: impl FnOnce() -> A + Send,
+        own: impl FnOnce() -> B,
+    ) -> (A, B) {
+        let other = Mutex::new((Some(other), None));
+        let mut own = (Some(own), None);
+        let caller = OfCaller(&raw mut own);
+        self.run(&|worker| {
+            if worker == 0 {
+                // SAFETY: worker 0 is the calling thread, which lends `own` to this closure alone until `run` returns.
+                let (work, done) = unsafe { &mut *caller.get() };
+                *done = work.take().map(|work| work());
+            }
+            // The lock is held during the call, so that the caller waits for its end.
+            let (work, done) = &mut *other.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(work) = work.take() {
+                *done = Some(work());
+            }
+        });
+        let (_, other) = other.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (other.expect("it was called"), own.1.expect("it was called"))
+    }
+
     /// Copies `from` to `to`, which has the same length.
     ///
     /// # Panics
@@ -241,6 +270,18 @@ impl Threads {
             resume_unwind(panic);
         }
         assert!(!theirs, "a worker thread panicked");
+    }
+}
+
+/// Pointer that only the calling thread of [`Threads::run`] follows.
+struct OfCaller<T>(*mut T);
+
+// SAFETY: other threads hold the pointer and do not follow it.
+unsafe impl<T> Sync for OfCaller<T> {}
+
+impl<T> OfCaller<T> {
+    fn get(&self) -> *mut T {
+        self.0
     }
 }
 
@@ -410,6 +451,21 @@ unsafe impl<T: Send> Sync for SharedPointer<T> {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_stays_on_the_calling_thread_beside_another() {
+        for count in [1, 2, 3] {
+            let threads = Threads::new(count);
+            let here = std::thread::current().id();
+            for number in 0..50 {
+                // Not to be sent to another thread.
+                let own = std::rc::Rc::new(number);
+                let (other, own) =
+                    threads.beside(|| 2 * number, || (*own, std::thread::current().id() == here));
+                assert_eq!((other, own), (2 * number, (number, true)), "{count} threads");
+            }
+        }
+    }
 
     #[test]
     fn every_chunk_is_worked_once() {

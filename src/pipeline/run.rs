@@ -4,7 +4,7 @@
 //! blocks do.
 
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use crate::backend::threads::Threads;
@@ -99,51 +99,9 @@ impl Ending {
     }
 }
 
-/// Calls `other` on another thread of this name and `own` on this one; returns both results. If the system refuses a thread, `other`
-/// is called after `own`.
-pub(super) fn beside<A: Send, B>(
-    name: &str,
-    other: impl FnOnce() -> A + Send,
-    own: impl FnOnce() -> B,
-) -> (A, B) {
-    let waiting = Mutex::new(Some(other));
-    let call = || {
-        let other = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        other.map(|other| other())
-    };
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, call);
-        let own = own();
-        let other = match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(_) => call(),
-        };
-        (other.expect("it is called once"), own)
-    })
-}
-
 /// Two threads, the caller and one of its own, that do two tasks at the same time without allocating.
 pub(super) struct Pair {
     threads: Threads,
-}
-
-/// One of two tasks, or its result.
-enum Task<F, G, A, B> {
-    Own(F),
-    Other(G),
-    OwnDone(A),
-    OtherDone(B),
-    Taken,
-}
-
-impl<F: FnOnce() -> A, G: FnOnce() -> B, A, B> Task<F, G, A, B> {
-    fn call(&mut self) {
-        *self = match std::mem::replace(self, Self::Taken) {
-            Self::Own(own) => Self::OwnDone(own()),
-            Self::Other(other) => Self::OtherDone(other()),
-            done => done,
-        };
-    }
 }
 
 impl Pair {
@@ -152,19 +110,14 @@ impl Pair {
         Self { threads: Threads::new(2) }
     }
 
-    /// Calls `other` and `own` at the same time; returns both results. If the system refuses a thread, `other` is called after
-    /// `own`.
-    pub(super) fn run<A: Send, B: Send>(
+    /// Calls `own` on the calling thread and `other` on the other one at the same time; returns both results. If the system
+    /// refuses a thread, `other` is called after `own`.
+    pub(super) fn run<A: Send, B>(
         &self,
         other: impl FnOnce() -> A + Send,
-        own: impl FnOnce() -> B + Send,
+        own: impl FnOnce() -> B,
     ) -> (A, B) {
-        let mut tasks = [Task::Own(own), Task::Other(other)];
-        self.threads.for_each(&mut tasks, 1, |_, task| task[0].call());
-        match tasks {
-            [Task::OwnDone(own), Task::OtherDone(other)] => (other, own),
-            _ => unreachable!("both tasks were called"),
-        }
+        self.threads.beside(other, own)
     }
 }
 
@@ -232,13 +185,6 @@ mod tests {
         ] {
             assert!(!ending.is_complete() && ending.reason().is_some_and(|why| why.contains(word)));
         }
-    }
-
-    #[test]
-    fn both_run_beside_each_other() {
-        let (send, receive) = std::sync::mpsc::channel();
-        let (other, own) = beside("other", move || send.send(7).is_ok(), || receive.recv());
-        assert_eq!((other, own), (true, Ok(7)));
     }
 
     #[test]

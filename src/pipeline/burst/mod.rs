@@ -24,7 +24,7 @@ pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
 use super::range::{Batch, Edge, EdgeRows, RangeSearch, Trials, prefetch};
 pub use super::run::Status;
-use super::run::{Ending, beside};
+use super::run::{Ending, Pair};
 use crate::backend::Backend;
 use crate::backend::cuda::{self, Buffer, Prefetch};
 use crate::clean::{Mitigated, Removals};
@@ -149,11 +149,11 @@ pub fn search_from(
     let mut work = setup.work(source, backend)?;
     // While a GPU searches a gulp of a recording, the host clusters the events of the one before.
     let overlaps = backend.is_gpu() && !work.source().is_live();
-    let (mut late, mut is_pending) = (0, false);
+    let (pair, mut late, mut is_pending) = (Pair::new(), 0, false);
     let mut ending = loop {
         let Setup { stages, findings, batch, .. } = &mut setup;
         let (stepped, clustered) = match std::mem::take(&mut is_pending) {
-            true => beside("search", || work.step(stages), || findings.add(batch, observer)),
+            true => pair.run(|| work.step(stages), || findings.add(batch, observer)),
             false => (work.step(stages), Ok(())),
         };
         let is_first = times == 0 && setup.resumed == 0;
