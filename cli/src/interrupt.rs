@@ -7,10 +7,11 @@
 //!
 //! Windows has Ctrl-C alone, and no thread `watch`: a second Ctrl-C ends a run that waits for input.
 
+use std::cell::Cell;
 use std::fs::{remove_dir_all, remove_file};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::thread;
@@ -36,8 +37,8 @@ use crate::say::{self, fault};
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Whether the run has read [`REQUESTED`] at least once, which shows that it works in gulps.
 static CHECKED: AtomicBool = AtomicBool::new(false);
-/// Whether the run writes its product, during which `watch` must not end it.
-static FINISHING: AtomicBool = AtomicBool::new(false);
+/// Products that are being written, during which `watch` must not end the run.
+static FINISHING: AtomicUsize = AtomicUsize::new(0);
 /// Whether the run waits for other ranks, which ends that wait itself after a signal.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
@@ -83,7 +84,8 @@ impl Drop for Unfinished {
 /// Installs the handler of SIGINT, SIGTERM and SIGHUP, once in a process, and forgets the signals of earlier runs.
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
-    for flag in [&REQUESTED, &CHECKED, &FINISHING] {
+    FINISHING.store(0, Ordering::SeqCst);
+    for flag in [&REQUESTED, &CHECKED] {
         flag.store(false, Ordering::SeqCst);
     }
     INSTALLED.call_once(handle);
@@ -163,14 +165,20 @@ pub(crate) fn check() -> Result<()> {
     if requested() { Err(Error::stopped("the run")) } else { Ok(()) }
 }
 
+thread_local! {
+    /// Those of them that this thread's run writes.
+    static FINISHED_HERE: Cell<usize> = const { Cell::new(0) };
+}
+
 /// Declares that the run writes its product: from now on only a second signal ends it, until [`goes_on`].
 pub(crate) fn finishing() {
-    FINISHING.store(true, Ordering::SeqCst);
+    FINISHING.fetch_add(1, Ordering::SeqCst);
+    FINISHED_HERE.set(FINISHED_HERE.get() + 1);
 }
 
 /// Declares that a product has its final name and that the run goes on to the next one.
 pub(crate) fn goes_on() {
-    FINISHING.store(false, Ordering::SeqCst);
+    FINISHING.fetch_sub(FINISHED_HERE.take(), Ordering::SeqCst);
 }
 
 /// Declares whether the run waits for other ranks, which does not show that it is stuck.
@@ -202,7 +210,7 @@ fn watch() {
     let (mut steps, mut idle, mut before) = (0, 0, worked());
     loop {
         thread::sleep(STEP);
-        if FINISHING.load(Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
+        if FINISHING.load(Ordering::SeqCst) > 0 || WAITING.load(Ordering::SeqCst) {
             // A run with several products may go on.
             (steps, idle, before) = (0, 0, worked());
             continue;

@@ -493,25 +493,25 @@ impl Ranks {
             let senders = receive.chunks_exact(bytes.max(1)).enumerate();
             let is_right =
                 |rank: usize, part: &[u8]| rank == own || part.iter().all(|own| *own == rank as u8);
-            if !senders.into_iter().all(|(rank, part)| is_right(rank, part)) {
-                let why = "bytes of an exchange between ranks arrived changed".to_owned();
-                return Err(Error::Unavailable { what: "MPI".to_owned(), why });
-            }
+            let are_right = senders.into_iter().all(|(rank, part)| is_right(rank, part));
             let received = ((count - 1) * bytes) as f64 / seconds;
-            Ok(ExchangeRates { agreement_s, received })
+            Ok((are_right, ExchangeRates { agreement_s, received }))
         });
-        self.agree_on(rates)
+        let (are_right, rates) = rates?;
+        let why = "bytes of an exchange between ranks arrived changed".to_owned();
+        let changed = || Error::Unavailable { what: "MPI".to_owned(), why };
+        self.agree_on(are_right.then_some(rates).ok_or_else(changed))
     }
 
     /// Agrees on going on, unless one of the ranks passes an error; returns the result of this rank.
     ///
     /// # Errors
-    /// The error of this rank; as [`Ranks::agree`] and [`Agreement::check`].
-    pub(super) fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
+    /// The error of this rank; [`Error::Unavailable`] that names a rank that has failed; errors of the exchange.
+    pub fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
         let state = if own.is_ok() { State::GoesOn } else { State::Failed };
-        let agreement = self.agree(state, 0)?;
+        let agreement = self.agree(state, 0);
         let own = own?;
-        agreement.check().map(|_| own)
+        agreement?.check().map(|_| own)
     }
 
     /// Declares that no rank expects another call.

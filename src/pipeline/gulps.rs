@@ -82,12 +82,12 @@ impl Gulps {
     ///
     /// A pipe may wait for a telescope, and results must not wait for its next rows: it is read ahead only if reading
     /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer than reading, and the reader holds no rows.
-    pub(super) fn process<T: Send>(
+    pub(super) fn process<T>(
         &mut self,
         times: usize,
         reader: &mut Reader,
         source: &mut dyn FilterbankSource,
-        process: impl FnOnce(&[u8]) -> T + Send,
+        process: impl FnOnce(&[u8]) -> T,
     ) -> T {
         let rows = &self.present[..times * self.row_bytes];
         let is_file = source.header().times.is_some();

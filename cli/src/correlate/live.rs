@@ -173,11 +173,12 @@ impl Streams {
     ///
     /// # Errors
     /// Those of the streams; those of [`RemoteRecording::share`].
-    fn next(&self, ranks: Option<Ranks>) -> Result<Begun> {
+    fn next(&self, mut ranks: Option<Ranks>) -> Result<Begun> {
         let pairs = || self.addresses.iter().zip(&self.is_own);
         let own: Vec<PathBuf> =
             pairs().filter(|(_, is_own)| **is_own).map(|(address, _)| address.clone()).collect();
-        streams::listen(&own, &self.options)?;
+        // Before a rank waits for packets, all must be able to receive theirs.
+        agreed(streams::listen(&own, &self.options), &mut ranks)?;
         // Each stream sorts its voltages on threads of its own.
         let threads = (self.threads / own.len().max(1)).max(1);
         let open = |address: &PathBuf| {
@@ -194,6 +195,17 @@ impl Streams {
         let sources = opened.into_iter().zip(headers);
         let sources = sources.map(|(own, header)| own.unwrap_or_else(|| Box::new(header)));
         Ok((sources.collect(), Some(ranks.read_by(readers))))
+    }
+}
+
+/// Returns this process's value if all ranks have one.
+///
+/// # Errors
+/// The error of this process; those of [`Ranks::agree_on`].
+fn agreed<T>(own: Result<T>, ranks: &mut Option<Ranks>) -> Result<T> {
+    match ranks {
+        Some(ranks) => ranks.agree_on(own),
+        None => own,
     }
 }
 
@@ -219,8 +231,8 @@ pub(crate) fn run_live(
         ranks.as_ref().map(|own| remote::readers(&given, &positions.names(), own.count()));
     let (rank, readers) = (ranks.as_ref().map_or(0, Ranks::own), readers.transpose()?);
     // A GPU takes a while to start, and a stream does not wait.
-    let backend =
-        common.backend_for(Work::on_antennas(&arguments.addresses, given.len()), Gpus::Several)?;
+    let work = Work::on_antennas(&arguments.addresses, given.len());
+    let backend = agreed(common.backend_for(work, Gpus::Several), &mut ranks)?;
     if backend.is_gpu()
         && ranks.is_none()
         && let Some(headers) = streams::described_each(&addresses)?

@@ -1,7 +1,7 @@
 //! Exchange between ranks by MPI.
 //!
-//! All operations are immediate ones that are tested until they are complete, with pauses, so that a rank that waits
-//! leaves its core to the others, and so that a stop request ends the wait.
+//! All operations are immediate ones that are tested until they are complete: without pauses while pieces arrive, otherwise with
+//! pauses, so that a rank that waits leaves its core to the others. A stop request ends the wait.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ const STOP: i32 = 4;
 /// 32 kB in each test.
 const SPINS: usize = 100;
 
-/// Shortest and longest pause between tests. A test without a pause would take its turn among busy threads each time.
+/// Shortest and longest pause between tests.
 const SHORTEST: Duration = Duration::from_micros(30);
 const LONGEST: Duration = Duration::from_millis(1);
 
@@ -157,13 +157,13 @@ impl Session {
         done
     }
 
-    /// Returns the ranks, for the correlator.
+    /// Returns the ranks, for a library call that divides its work.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a second correlator; as [`Ranks::new`].
     pub(crate) fn ranks(&mut self) -> Result<Ranks> {
         if std::mem::replace(&mut self.is_taken, true) {
-            let why = "only one correlation of a run can be divided".to_owned();
+            let why = "the work of a run can be divided only once".to_owned();
             return Err(Error::Unavailable { what: "MPI".to_owned(), why });
         }
         let world = World { asks: Cell::new(true), ..self.world() };
@@ -212,6 +212,9 @@ impl Ends {
     /// to stop, too.
     fn early(&mut self) -> Option<End> {
         let world = SimpleCommunicator::world();
+        if self.world.take_requests() {
+            self.early.get_or_insert(End::Stopped);
+        }
         while let Some((message, _)) = world.any_process().immediate_matched_probe_with_tag(END) {
             let (end, _) = message.matched_receive::<u8>();
             self.received += 1;
@@ -226,13 +229,21 @@ impl Ends {
         self.early
     }
 
-    /// Waits for the notices of all other ranks.
+    /// Waits for the notices of all other ranks, which may write their products for a while. After a stop request, asks them to stop.
     fn wait(mut self) {
-        let World { rank, ranks, .. } = self.world;
-        World { rank, ranks, asks: Cell::new(false) }.wait("the end of other ranks", || {
+        let mut has_asked = false;
+        interrupt::waits_for_ranks(true);
+        loop {
             self.early();
-            Progress::of(self.received + 1 == ranks)
-        });
+            if self.received + 1 == self.world.ranks {
+                break;
+            }
+            if interrupt::is_stopping() && !std::mem::replace(&mut has_asked, true) {
+                self.world.ask_to_stop();
+            }
+            thread::sleep(LONGEST);
+        }
+        interrupt::waits_for_ranks(false);
     }
 }
 
@@ -308,7 +319,7 @@ impl World {
         loop {
             match test() {
                 Progress::Done => break,
-                Progress::Moved => (spins, pause) = (SPINS, SHORTEST),
+                Progress::Moved => (spins, pause, asked) = (SPINS, SHORTEST, None),
                 Progress::Waits => {}
             }
             if spins > 0 {
@@ -334,9 +345,19 @@ impl World {
         }
         interrupt::waits_for_ranks(false);
     }
-}
 
-impl World {
+    /// Takes the requests to stop of other ranks; returns whether there were any. This rank is asked to stop, too.
+    fn take_requests(&self) -> bool {
+        let (world, mut are_any) = (SimpleCommunicator::world(), false);
+        while let Some(status) = world.any_process().immediate_probe_with_tag(STOP) {
+            let from = world.process_at_rank(status.source_rank());
+            from.receive_into_with_tag(&mut [0_u8], STOP);
+            interrupt::stop_with_ranks();
+            are_any = true;
+        }
+        are_any
+    }
+
     /// Asks the other ranks to stop: one of them may wait for data without a call of its own.
     fn ask_to_stop(&self) {
         let world = SimpleCommunicator::world();
@@ -434,12 +455,7 @@ impl Exchange for World {
     }
 
     fn idle(&mut self) {
-        let world = SimpleCommunicator::world();
-        while let Some(status) = world.any_process().immediate_probe_with_tag(STOP) {
-            let from = world.process_at_rank(status.source_rank());
-            from.receive_into_with_tag(&mut [0_u8], STOP);
-            interrupt::stop_with_ranks();
-        }
+        self.take_requests();
     }
 }
 

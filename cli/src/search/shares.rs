@@ -37,9 +37,10 @@ pub(super) fn backends(backend: &Backend, beams: usize) -> Vec<Backend> {
     if count == 1 || beams < count {
         return vec![backend.clone()];
     }
-    let threads = Threads::new((backend.threads() / count).max(1));
+    // Calls of one pool do not overlap, so each has its own.
+    let threads = (backend.threads() / count).max(1);
     let alone = |share: Backend| match share {
-        Backend::Cuda(device, _) => Backend::Cuda(device.alone(), threads.clone()),
+        Backend::Cuda(device, _) => Backend::Cuda(device.alone(), Threads::new(threads)),
         other => other,
     };
     shares.into_iter().map(alone).collect()
@@ -70,8 +71,9 @@ pub(super) fn search_all(
                 let searched = search(*beam, backend, others_end);
                 let searched = searched.map_err(|error| {
                     is_over.store(true, Ordering::Relaxed);
-                    let removed = remove_beam(&folder.file(&beams[*beam].folder));
-                    Ending::after(named(removed.err().unwrap_or(error), backend))
+                    // What cannot be removed has the hidden name of an unfinished product.
+                    let _ = remove_beam(&folder.file(&beams[*beam].folder));
+                    Ending::after(named(error, backend))
                 });
                 let ended = Done { beam: *beam, searched };
                 done.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
@@ -92,7 +94,10 @@ pub(super) fn search_all(
 
 /// Returns how the searches of a rank ended.
 fn end_of(done: &[Done]) -> End {
-    let early = done.iter().find_map(|one| one.searched.as_ref().err());
+    let early = done.iter().find_map(|one| match &one.searched {
+        Ok(searched) => Some(&searched.ending).filter(|ending| !ending.is_read()),
+        Err(ending) => Some(ending),
+    });
     match early {
         None => End::Done,
         Some(Ending::Stopped) => End::Stopped,

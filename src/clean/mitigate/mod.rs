@@ -13,9 +13,7 @@ mod removal;
 mod steps;
 mod treatment;
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::thread;
 
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
@@ -69,6 +67,8 @@ pub struct Mitigator {
     treatment: Treatment,
     /// Analyzed blocks that are treated while the next ones are analyzed.
     analyzed: Vec<Block>,
+    /// The calling thread and one more, for both at the same time.
+    pair: Option<Threads>,
 }
 
 impl Mitigator {
@@ -110,7 +110,7 @@ impl Mitigator {
         });
         let analysis = Analysis::new(&settings, first)?;
         let treatment = Treatment::new(&settings);
-        Ok(Self { settings, analysis, treatment, analyzed: Vec::new() })
+        Ok(Self { settings, analysis, treatment, analyzed: Vec::new(), pair: None })
     }
 
     fn rows_of_block(wanted: f64, row_bytes: usize) -> usize {
@@ -191,18 +191,15 @@ impl Mitigator {
     }
 
     /// Like [`Mitigator::push`], but analyzes these blocks while those of the previous such call are treated: returns blocks up
-    /// to one call later. This uses the threads better, since parts of both run on one thread.
+    /// to one call later. This uses the threads better, since each has parts that use one thread only.
     ///
     /// # Errors
     /// As [`Mitigator::push`].
     pub fn push_ahead(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let analyzed = std::mem::take(&mut self.analyzed);
-        let Self { analysis, treatment, .. } = self;
-        let (next, done) = thread::scope(|scope| {
-            let analyze = scope.spawn(|| analysis.analyze(blocks));
-            let done = treatment.push(analyzed);
-            (analyze.join().unwrap_or_else(|panic| resume_unwind(panic)), done)
-        });
+        let Self { analysis, treatment, pair, .. } = self;
+        let pair = pair.get_or_insert_with(|| Threads::new(2));
+        let (next, done) = pair.beside(|| analysis.analyze(blocks), || treatment.push(analyzed));
         self.analyzed = next?;
         done
     }

@@ -149,12 +149,15 @@ pub fn search_from(
     let mut work = setup.work(source, backend)?;
     // While a GPU searches a gulp of a recording, the host clusters the events of the one before.
     let overlaps = backend.is_gpu() && !work.source().is_live();
-    let (pair, mut late, mut is_pending) = (Pair::new(), 0, false);
+    let pair = overlaps.then(Pair::new);
+    let (mut late, mut is_pending) = (0, false);
     let mut ending = loop {
         let Setup { stages, findings, batch, .. } = &mut setup;
-        let (stepped, clustered) = match std::mem::take(&mut is_pending) {
-            true => pair.run(|| work.step(stages), || findings.add(batch, observer)),
-            false => (work.step(stages), Ok(())),
+        let (stepped, clustered) = match &pair {
+            Some(pair) if std::mem::take(&mut is_pending) => {
+                pair.run(|| work.step(stages), || findings.add(batch, observer))
+            }
+            _ => (work.step(stages), Ok(())),
         };
         let is_first = times == 0 && setup.resumed == 0;
         times += *stepped.as_ref().unwrap_or(&0) as u64;
