@@ -71,7 +71,7 @@ pub(super) fn search_all(
                 let searched = search(*beam, backend, others_end);
                 let searched = searched.map_err(|error| {
                     is_over.store(true, Ordering::Relaxed);
-                    // What cannot be removed has the hidden name of an unfinished product.
+                    // A folder that cannot be removed has the hidden name of an unfinished product.
                     let _ = remove_beam(&folder.file(&beams[*beam].folder));
                     Ending::after(named(error, backend))
                 });
