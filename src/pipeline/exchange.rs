@@ -470,7 +470,7 @@ impl Ranks {
     /// Measures the exchange with messages of `bytes` bytes between each two ranks, once each has made `calls` calls.
     ///
     /// # Errors
-    /// As [`Ranks::exchange`].
+    /// As [`Ranks::agree_on`].
     pub fn measure(&mut self, bytes: usize, calls: usize) -> Result<ExchangeRates> {
         self.agree_on(Ok(()))?;
         let (own, count) = (self.own, self.count);

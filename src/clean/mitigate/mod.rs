@@ -76,7 +76,7 @@ impl Mitigator {
     /// stream's first rows, which give the initial levels.
     ///
     /// # Errors
-    /// Errors of [`Samples::new`] for rows that are not whole.
+    /// Errors of [`Samples::new`](crate::sample::Samples::new) for rows that are not whole.
     pub fn new(
         first: &[u8],
         encoding: Encoding,
