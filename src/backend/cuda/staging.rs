@@ -62,7 +62,7 @@ use crate::view::check_length;
 ///
 /// [`UploadRing::current`] returns the current slot for filling, [`UploadRing::acquire`] returns its device buffer
 /// together with the other slots, which may be filled meanwhile, and [`UploadRing::release`] advances to the next slot.
-/// Peers of the device may copy the same host memory ([`Uploaded::copy_to_peer`]): it is filled again after all copies.
+/// Peers of the device may copy the same host memory ([`Uploaded::copy_to_peer`]); the ring refills it after all copies.
 #[derive(Debug)]
 pub struct UploadRing<T: Pod = u8> {
     device: Device,

@@ -250,8 +250,8 @@ pub(super) struct Gulps {
 }
 
 /// Processing of rows on a device and its peers: the device cleans them, and each searches its share of the ranges. Peers that reach
-/// its memory copy the rows from there. Others copy rows that need no cleaning from the host's memory: the same for all of them,
-/// which is filled again after the last copy.
+/// its memory copy the rows from there. Other peers copy rows that need no cleaning from one page-locked slot of the host. The
+/// uploads refill the slot after the last copy.
 pub(super) struct Stage {
     /// Stream of all work before the ranges.
     stream: Stream,
