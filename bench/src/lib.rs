@@ -9,6 +9,7 @@ mod correlate;
 mod dedisperse;
 mod device;
 mod gpu;
+mod gpus;
 mod injections;
 #[cfg(target_os = "linux")]
 mod latency;
@@ -28,6 +29,7 @@ mod pulse;
 mod quality;
 mod random;
 mod recovery;
+mod rows;
 mod runner;
 mod spiir;
 mod telescopes;
@@ -85,6 +87,7 @@ enum Command {
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
     Device(device::Arguments),
+    Gpus(gpus::Arguments),
     #[cfg(target_os = "linux")]
     Latency(latency::Arguments),
     #[cfg(target_os = "linux")]
@@ -126,6 +129,7 @@ impl Arguments {
             Command::Correlate(one) => (&mut one.csv, None),
             Command::Dedisperse(one) => (&mut one.csv, None),
             Command::Device(one) => (&mut one.csv, None),
+            Command::Gpus(one) => (&mut one.csv, None),
             #[cfg(target_os = "linux")]
             Command::Latency(one) => (&mut one.markdown, None),
             #[cfg(target_os = "linux")]
@@ -171,6 +175,7 @@ impl Arguments {
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),
             Command::Device(arguments) => device::run(arguments, session),
+            Command::Gpus(arguments) => gpus::run(arguments, session),
             #[cfg(target_os = "linux")]
             Command::Latency(arguments) => latency::run(arguments, session),
             #[cfg(target_os = "linux")]

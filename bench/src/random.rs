@@ -91,9 +91,14 @@ impl RepeatedVoltages {
         Self { header, bytes: Arc::new(bytes), threads, next: 0 }
     }
 
+    /// Returns the number of samples.
+    pub(crate) fn times(&self) -> u64 {
+        self.header.times.unwrap_or(0)
+    }
+
     /// Returns the number of samples that are left.
     fn left(&self) -> u64 {
-        self.header.times.unwrap_or(0) - self.next
+        self.times() - self.next
     }
 }
 

@@ -93,12 +93,8 @@ fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.selection.files(&arguments.trials);
     let product = (SUFFIX, CONTENTS);
     let (recording, destination) = (&arguments.recording, &arguments.destination);
-    let (folder, is_resumed) = arguments.resume.begin(
-        &recording.files(),
-        || destination.resume(recording, &also, product, common),
-        || destination.begin(recording, &also, product, common),
-        common,
-    )?;
+    let (folder, is_resumed) =
+        arguments.resume.folder(destination, recording, &also, product, common)?;
     let opening = trace::span(trace::Work::Read, "header and plan");
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs), Gpus::One)?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;

@@ -23,7 +23,7 @@ use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::output::{CHECKPOINT, JOURNAL};
+use crate::output::{CHECKPOINT, Contents, Destination, Folder, JOURNAL};
 use crate::say::note;
 use crate::selection::Recording;
 
@@ -42,6 +42,27 @@ impl Resume {
     /// Fails if the option is given for inputs that cannot be read again.
     pub(crate) fn check(&self, inputs: &[PathBuf]) -> Result<()> {
         if self.resume { check_can_resume(inputs) } else { Ok(()) }
+    }
+
+    /// Begins the folder of a recording's products, or continues that of an interrupted run; returns true in the second case. Arguments
+    /// are those of [`Destination::begin`].
+    ///
+    /// # Errors
+    /// As [`Self::begin`], [`Destination::begin`] and [`Destination::resume`].
+    pub(crate) fn folder(
+        &self,
+        destination: &Destination,
+        recording: &Recording,
+        also: &[PathBuf],
+        product: (&str, Contents),
+        common: &Common,
+    ) -> Result<(Folder, bool)> {
+        self.begin(
+            &recording.files(),
+            || destination.resume(recording, also, product, common),
+            || destination.begin(recording, also, product, common),
+            common,
+        )
     }
 
     /// Begins a run's output with `anew`, or continues that of an interrupted run with `left`; returns true in the

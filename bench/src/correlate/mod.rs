@@ -1,6 +1,7 @@
 //! `bench correlate`: operations per second of the X-engine on CPUs and GPUs; the corner turn and the whole correlator
 //! are in files of their own.
 
+pub(crate) mod recorded;
 mod turn;
 mod whole;
 
@@ -715,7 +716,7 @@ impl Roofs {
 }
 
 /// Returns the operations of one integration: 8 per complex multiply-add.
-fn operations(plan: &Plan, times: usize) -> f64 {
+pub(crate) fn operations(plan: &Plan, times: usize) -> f64 {
     let inputs = plan.inputs() as f64;
     4.0 * inputs * (inputs + 1.0) * plan.channels() as f64 * times as f64
 }
@@ -740,7 +741,7 @@ impl Data {
 }
 
 /// Returns the layout of a case's spectra: rows begin at multiples of 16 bytes.
-fn layout(plan: &Plan, times: usize) -> DeviceSpectra {
+pub(crate) fn layout(plan: &Plan, times: usize) -> DeviceSpectra {
     let input_stride = plan.encoding().bytes(times).next_multiple_of(ALIGNED);
     let channel_stride = plan.inputs() * input_stride;
     DeviceSpectra { first_byte: 0, channel_stride, input_stride, times }

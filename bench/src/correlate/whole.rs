@@ -14,19 +14,15 @@ use sidereal::correlate::{self, Correlator, DeviceSpectra};
 use sidereal::delay::{
     self, Band, Delay, DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural, Slope,
 };
-use sidereal::geometry::{Array, Dut1, Location, Sky};
-use sidereal::io::voltages::VoltageHeader;
 use sidereal::pipeline::correlator::{
-    ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, WriteReport,
-    write_uvh5,
+    CorrelateOptions, Integration, Labels, WriteReport, write_uvh5,
 };
-use sidereal::simulate::array::Layout;
-use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageEncoding, Voltages};
 use sidereal::{Error, Result};
 
+use super::recorded::{CHANNELS, RATE_HZ, Recorded, SAMPLE, TAPS};
 use crate::gpu::Gpu;
-use crate::random::{self, Random, RepeatedVoltages, SEED};
+use crate::random;
 use crate::runner::{Rates, Row, Run, Session, say};
 
 /// Name of the benchmark.
@@ -42,10 +38,6 @@ one thread. Roof, baseline and ours take turns. Visibilities are compared with a
 /// Antenna counts of the cases.
 const ANTENNAS: [usize; 4] = [8, 32, 64, 128];
 
-/// Channels, and rows of samples (taps) in the window.
-const CHANNELS: usize = 1024;
-const TAPS: usize = 8;
-
 /// Spectra of the recording, all in one integration.
 const SPECTRA: usize = 4096;
 
@@ -55,17 +47,12 @@ const COMPARED: usize = 512;
 /// Least number of rounds.
 const ROUNDS: usize = 3;
 
-/// Diameter of the array in metres.
-const SPREAD_M: f64 = 2e3;
-
 /// Bytes copied to measure the roof.
 const COPIED: usize = 64 << 20;
 
-/// Array, its voltages, and the correlation options.
+/// Recording in memory, and the file of its visibilities.
 struct Case {
-    array: Array,
-    voltages: Vec<RepeatedVoltages>,
-    options: CorrelateOptions,
+    recorded: Recorded,
     output: PathBuf,
 }
 
@@ -111,38 +98,15 @@ fn line(name: &str, parts: Parts) -> String {
 
 impl Case {
     fn new(antennas: usize) -> Result<Self> {
-        let place = Location { longitude_deg: 21.44, latitude_deg: -30.71, height_m: 1050.0 };
-        let places = Layout::Random.places(antennas, SPREAD_M, 1);
-        let array = Array::from_enu("bench", &places, place)?;
-        let times = (SPECTRA + TAPS - 1) * CHANNELS;
-        let voltages: Vec<RepeatedVoltages> =
-            (0..antennas).map(|k| noise(k, antennas, times)).collect();
-        let start = header(times).start;
-        let lst = Sky::new(&array, Dut1::Table)?.local_sidereal_time_rad(start)?;
-        let mut options = CorrelateOptions::new(CHANNELS);
-        options.taps = TAPS;
-        options.integration_s = (SPECTRA * CHANNELS) as f64 / RATE_HZ;
-        // Hour angle: 20 degrees west of the meridian.
-        options.phase_centre = PhaseCentre::Sidereal {
-            ra_deg: (lst.to_degrees() - 20.0).rem_euclid(360.0),
-            dec_deg: -20.0,
-            name: "source".into(),
-        };
         let output = std::env::temp_dir()
             .join(format!("sidereal-bench-{}-{antennas}.uvh5", std::process::id()));
-        Ok(Self { array, voltages, options, output })
+        Ok(Self { recorded: Recorded::new(antennas, SPECTRA, 1)?, output })
     }
 
     fn run(&self, options: &CorrelateOptions, threads: &Threads) -> Result<Outcome> {
         let backend = Backend::Cpu(Level::best(), threads.clone());
-        let inputs = self.voltages.iter().zip(&self.array.antennas);
-        let inputs = inputs.map(|(own, antenna)| ArrayInput {
-            antennas: vec![antenna.name.clone()],
-            source: Box::new(own.clone()),
-        });
-        let inputs = inputs.collect();
         let begin = Instant::now();
-        let mut correlator = ArrayCorrelator::new(&self.array, inputs, options, &backend)?;
+        let mut correlator = self.recorded.correlator(options, &backend)?;
         let mut integration = Integration::new();
         let report =
             write_uvh5(&mut correlator, &self.output, &Labels::default(), &mut |own, status| {
@@ -163,7 +127,7 @@ impl Case {
     /// Checks that a run with another gulp size on one thread gives the same bits, that no sample is missing and that
     /// the powers are right.
     fn is_right(&self, threads: &Threads) -> Result<bool> {
-        let mut options = self.options.clone();
+        let mut options = self.recorded.options.clone();
         options.integration_s = (COMPARED * CHANNELS) as f64 / RATE_HZ;
         options.time_range = Some((0.0, ((COMPARED + TAPS - 1) * CHANNELS) as f64 / RATE_HZ));
         let ours = self.run(&options, threads)?.integration;
@@ -177,7 +141,13 @@ impl Case {
         let squares: f64 = taps.iter().map(|tap| tap * tap).sum();
         let passed = squares / taps.iter().sum::<f64>().powi(2);
         let found = |k| power(&ours, k).map(|power| power / passed);
-        Ok(right && self.voltages.iter().enumerate().all(|(k, own)| agree(&own.bytes, found(k))))
+        Ok(right
+            && self
+                .recorded
+                .voltages
+                .iter()
+                .enumerate()
+                .all(|(k, own)| agree(&own.bytes, found(k))))
     }
 
     fn measure(&self, threads: usize, seconds: f64) -> Result<(Row, Parts)> {
@@ -192,10 +162,10 @@ impl Case {
             |_| Ok(self.roof(&pool)),
             |_| match threads {
                 1 => Ok(0.0),
-                _ => Ok(self.run(&self.options, &one)?.rate()),
+                _ => Ok(self.run(&self.recorded.options, &one)?.rate()),
             },
             |fastest| {
-                let ours = self.run(&self.options, &pool)?;
+                let ours = self.run(&self.recorded.options, &pool)?;
                 let rate = ours.rate();
                 if fastest.as_ref().is_none_or(|other| ours.elapsed_s < other.elapsed_s) {
                     *fastest = Some(ours);
@@ -204,7 +174,7 @@ impl Case {
             },
         )?;
         let baseline = if threads == 1 { rates.best } else { rates.baseline };
-        let name = format!("whole, {} antennas", self.voltages.len());
+        let name = format!("whole, {} antennas", self.recorded.voltages.len());
         let backend = Backend::Cpu(Level::best(), pool);
         let rates = Rates { baseline, ..rates };
         let row = rates.row(BENCH, name, &backend, "Msamples/s", checked);
@@ -217,7 +187,7 @@ impl Case {
         let (from, mut to) = (vec![1u8; COPIED], vec![0u8; COPIED]);
         roof::copy(&from, &mut to, threads);
         let copy = roof::copy(&from, &mut to, threads);
-        let (level, streams) = (Level::best(), 2.0 * self.voltages.len() as f64);
+        let (level, streams) = (Level::best(), 2.0 * self.recorded.voltages.len() as f64);
         let floats = roof::multiply_adds(level, threads, 5e-3);
         let integers = roof::integer_multiply_adds(level, threads, 5e-3);
         // Source to window, window to rows, rows to packed block, packed block: 2 bytes each, read and written.
@@ -257,34 +227,6 @@ fn power(integration: &Integration, antenna: usize) -> [f64; 2] {
         .map(|pair| means.iter().skip(pair).step_by(4).map(|z| z.re).sum::<f64>() / CHANNELS as f64)
 }
 
-/// Bytes held for all antennas: several times any cache.
-const BYTES: usize = 256 << 20;
-
-/// Bytes of a complex sample.
-const SAMPLE: usize = 2;
-
-/// Returns the header of a recording of `times` samples.
-fn header(times: usize) -> VoltageHeader {
-    let mut header = VoltageHeader::new(vec![1.4e9], 1.0 / RATE_HZ, VoltageEncoding::Complex8);
-    header.path = PathBuf::from("noise");
-    header.polarizations = 2;
-    header.circular = Some(false);
-    header.start = Epoch::new(60_000, 0.0);
-    header.times = Some(times as u64);
-    header
-}
-
-/// Makes the noise of antenna `antenna` of `antennas`.
-fn noise(antenna: usize, antennas: usize, times: usize) -> RepeatedVoltages {
-    let held = (BYTES / (2 * SAMPLE * antennas)).min(times);
-    let mut random = Random(SEED ^ (antenna as u64 + 1).wrapping_mul(0x9e37_79b9));
-    let mut bytes = vec![0u8; 2 * SAMPLE * held];
-    for bytes in bytes.chunks_mut(8) {
-        bytes.copy_from_slice(&random.next().to_le_bytes()[..bytes.len()]);
-    }
-    RepeatedVoltages::new(header(times), bytes, Threads::new(1))
-}
-
 /// Returns whether both polarizations' powers equal those of the voltages.
 fn agree(voltages: &[u8], powers: [f64; 2]) -> bool {
     let rows = voltages.chunks_exact(voltages.len() / 2);
@@ -293,9 +235,6 @@ fn agree(voltages: &[u8], powers: [f64; 2]) -> bool {
         rows.map(|row| SAMPLE as f64 * row.iter().map(square).sum::<f64>() / row.len() as f64);
     means.zip(powers).all(|(mean, found)| (found / mean - 1.0).abs() < POWER_TOLERANCE)
 }
-
-/// Samples per second of each polarization: 1.05 s in total.
-const RATE_HZ: f64 = 4e6;
 
 /// Allowed relative difference between the mean power of all channels and that of the voltages.
 const POWER_TOLERANCE: f64 = 0.01;

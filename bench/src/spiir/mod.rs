@@ -2,14 +2,14 @@
 
 pub mod bank;
 mod fourier;
-mod whole;
+pub(crate) mod whole;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use num_complex::{Complex, Complex64};
-use sidereal::backend::cuda::{Buffer, Stream, measure};
+use sidereal::backend::cuda::{Buffer, Device, Stream, measure};
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
@@ -443,7 +443,7 @@ impl Plain {
 }
 
 /// Returns the operations per template and sample.
-fn operations(plan: &Plan) -> f64 {
+pub(crate) fn operations(plan: &Plan) -> f64 {
     let effective = plan.options().templates.iter().map(Template::effective_filters);
     OPERATIONS * effective.sum::<f64>() / plan.templates() as f64
 }
@@ -715,25 +715,31 @@ fn longest_delay(plan: &Plan) -> usize {
 }
 
 /// Filter bank whose strain and ratios stay in device memory.
-struct Resident {
+pub(crate) struct Resident {
     spiir: Spiir,
     input: Buffer<f32>,
-    output: Buffer<Complex<f32>>,
+    pub(crate) output: Buffer<Complex<f32>>,
     times: usize,
 }
 
 impl Resident {
-    fn new(gpu: &Gpu, plan: &Plan, input: &[f32]) -> Result<Self> {
+    pub(crate) fn new(
+        device: &Device,
+        backend: &Backend,
+        plan: &Plan,
+        input: &[f32],
+    ) -> Result<Self> {
         let times = input.len();
         Ok(Self {
-            spiir: Spiir::new(plan.clone(), &gpu.backend)?,
-            input: gpu.device.upload(input)?,
-            output: gpu.device.buffer(plan.templates() * times)?,
+            spiir: Spiir::new(plan.clone(), backend)?,
+            input: device.upload(input)?,
+            output: device.buffer(plan.templates() * times)?,
             times,
         })
     }
 
-    fn step(&mut self, stream: &Stream) -> Result<usize> {
+    /// Enqueues the filters of the input, as the next samples of the stream; returns the number of ratios.
+    pub(crate) fn step(&mut self, stream: &Stream) -> Result<usize> {
         let times = self.times;
         let input = DeviceSamples { buffer: &self.input, first: 0, times };
         let output = DeviceOutput { buffer: &mut self.output, first: 0, stride: times };
@@ -746,7 +752,7 @@ fn measure_on_gpu(gpu: &Gpu, case: &GpuCase, one_rate: &mut Option<f64>) -> Resu
     let plan = case.plan()?;
     let input = bank::noise(if gpu.quick { QUICK_TIMES } else { TIMES });
     let stream = gpu.device.stream()?;
-    let mut resident = Resident::new(gpu, &plan, &input)?;
+    let mut resident = Resident::new(&gpu.device, &gpu.backend, &plan, &input)?;
     let checked = is_device_right(&mut resident, &input, &stream)?;
     let mut once = |stream: &Stream| resident.step(stream).map(|_| ());
     let seconds = measure::seconds(&stream, &mut once)?;

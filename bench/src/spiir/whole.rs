@@ -244,7 +244,11 @@ const BLOCKS: usize = 64;
 /// latency; `roof` is the number of operations per second that the filters' direct form allows.
 pub(super) fn on_gpu(gpu: &Gpu, length_s: f64, threads: usize, roof: f64) -> Result<Vec<Row>> {
     let threads = Threads::new(threads);
-    let bank = repeated_neutron_stars(gpu.quick, &threads)?;
+    let (templates, designs) = match gpu.quick {
+        true => (QUICK_TEMPLATES, QUICK_DESIGNS),
+        false => (GPU_TEMPLATES, GPU_DESIGNS),
+    };
+    let bank = repeated_neutron_stars(templates, designs, &threads)?;
     let recordings = recordings(length_s, &bank)?;
     let strain = recordings[0].clone();
     let asked = options(&bank);
@@ -281,10 +285,12 @@ pub(super) fn on_gpu(gpu: &Gpu, length_s: f64, threads: usize, roof: f64) -> Res
     Ok(rows)
 }
 
-/// Designs a bank of binary neutron stars of about 1.4 + 1.4 solar masses; a few designs repeat.
-fn repeated_neutron_stars(quick: bool, threads: &Threads) -> Result<Bank> {
-    let (templates, designs) =
-        if quick { (QUICK_TEMPLATES, QUICK_DESIGNS) } else { (GPU_TEMPLATES, GPU_DESIGNS) };
+/// Designs a bank of binary neutron stars of about 1.4 + 1.4 solar masses: `designs` of them, which `templates` repeat.
+pub(crate) fn repeated_neutron_stars(
+    templates: usize,
+    designs: usize,
+    threads: &Threads,
+) -> Result<Bank> {
     let make = |index: usize| {
         let binary = Binary::of_masses(1.4 + 0.003 * index as f64, 1.4);
         inspiral(&binary, &inspirals())
@@ -307,7 +313,7 @@ fn psd() -> Result<PowerSpectrum> {
 }
 
 /// Simulates the strain of both detectors with a binary in it, each on its own thread.
-fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
+pub(crate) fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
     let times = (length_s * f64::from(RATE_HZ)) as u64;
     let start = Gps::from_s(START_S);
     let mut options = StrainOptions::new(&detectors(), &bank.psd, start, RATE_HZ, times);
@@ -329,7 +335,8 @@ fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
     })
 }
 
-fn options(bank: &Bank) -> SearchOptions {
+/// Returns the options of a search of two detectors with 100 time slides.
+pub(crate) fn options(bank: &Bank) -> SearchOptions {
     SearchOptions {
         whitening: Whitening {
             spectrum: Spectrum::Given(bank.psd.clone()),

@@ -9,19 +9,17 @@ use sidereal::backend::threads::Threads;
 use sidereal::clean::{Bandpass, Steps};
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, Source, search};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::simulate::Telescope;
-use sidereal::simulate::burst::{Options, Simulator};
 use sidereal::single_pulse::Candidate;
-use sidereal::units::Band;
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
 use super::observation::{Arguments, Observation};
 use crate::gpu::Gpu;
-use crate::random::{self, PART, RepeatedVoltages};
+use crate::random::{self, RepeatedVoltages};
+use crate::rows::{Recording, running};
 use crate::runner::{Rates, Row, Run, Session, say};
 
 /// Name of the benchmark.
@@ -130,7 +128,7 @@ impl Measured {
         let long = SECONDS.max(BYTES / bytes_per_s);
         let seconds = if gpu.quick { 1.0 } else { arguments.seconds.unwrap_or(long) };
         let observation = Observation::new(telescope, arguments, seconds)?;
-        let recording = Recording::simulated(&observation)?;
+        let recording = Recording::simulated(observation.simulated()?)?;
         // Excludes the truncated start and end of the recording, which the search processes once more.
         let options =
             SearchOptions { min_band: 1.0, ..SearchOptions::new(observation.plan.clone()) };
@@ -266,111 +264,6 @@ fn timed(mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
-/// All rows of a simulated recording.
-struct Recording {
-    header: FilterbankHeader,
-    rows: Vec<u8>,
-    /// Threads that copy rows.
-    threads: Threads,
-}
-
-impl Recording {
-    /// Simulates an observation on all cores.
-    fn simulated(observation: &Observation) -> Result<Self> {
-        let (telescope, threads) = (observation.telescope, Threads::new(0));
-        let tsamp_s = telescope.tsamp_s();
-        let times = (observation.seconds / tsamp_s) as u64;
-        let mut options = Options::new(telescope.band()?, tsamp_s, times);
-        options.bursts.push(observation.burst);
-        let mut source = Simulator::new(options)?.with_threads(threads.clone());
-        let header = source.header().clone();
-        let mut rows = vec![0; times as usize * header.row_bytes()];
-        source.read(&mut rows)?;
-        Ok(Self { header, rows, threads: copiers(&threads) })
-    }
-
-    /// Makes rows of 64 us at 1400 MHz with uniformly distributed bytes.
-    fn random(channels: usize, times: usize) -> Result<Self> {
-        let step_mhz = -300.0 / channels as f64;
-        let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
-        let header = Simulator::new(Options::new(band, 64e-6, times as u64))?.header().clone();
-        let rows = random::bytes(times * channels);
-        Ok(Self { header, rows, threads: copiers(&Threads::new(0)) })
-    }
-
-    /// Returns a source that reads the recording from its start.
-    fn source(&self) -> RecordingReader<'_> {
-        RecordingReader { recording: self, next: 0 }
-    }
-}
-
-/// Searches a source; returns the report and the rows per second in the steady state. The time runs from the end of
-/// the first gulp, after the setup, to the list of candidates, before memory is released. The second gulp does not
-/// count, because it was already in transit.
-fn running(
-    source: Source<'_>,
-    options: &SearchOptions,
-    backend: &Backend,
-) -> Result<(Report, f64)> {
-    let mut begun = Vec::with_capacity(2);
-    let report = search(source, options, backend, &mut |status| {
-        // Before the first gulp, the search reads rows for masks.
-        if begun.len() < 2 && status.times > 0 {
-            begun.push(*status);
-        }
-        true
-    })?;
-    let (times, elapsed_s) = match begun[..] {
-        [first, second] if second.times < report.times => (second.times, first.elapsed_s),
-        _ => (0, 0.0),
-    };
-    let rate = (report.times - times) as f64 / (report.elapsed_s - elapsed_s).max(1e-9);
-    Ok((report, rate))
-}
-
-/// Reader of a recording.
-struct RecordingReader<'a> {
-    recording: &'a Recording,
-    /// Byte offset of the next row.
-    next: usize,
-}
-
-impl FilterbankSource for RecordingReader<'_> {
-    fn header(&self) -> &FilterbankHeader {
-        &self.recording.header
-    }
-
-    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
-        let row_bytes = self.recording.header.row_bytes();
-        let bytes = (rows.len() / row_bytes * row_bytes).min(self.recording.rows.len() - self.next);
-        let from = &self.recording.rows[self.next..][..bytes];
-        let threads = &self.recording.threads;
-        let mut none = vec![(); threads.count()];
-        threads.for_each_chunk(&mut none, &mut rows[..bytes], PART, |(), part, to| {
-            to.copy_from_slice(&from[part * PART..][..to.len()]);
-        });
-        self.next += bytes;
-        Ok(bytes / row_bytes)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let row_bytes = self.recording.header.row_bytes();
-        let left = (self.recording.rows.len() - self.next) / row_bytes;
-        let skipped = left.min(usize::try_from(times).unwrap_or(left));
-        self.next += skipped * row_bytes;
-        Ok(skipped as u64)
-    }
-
-    fn gaps(&self) -> &[Gap] {
-        &[]
-    }
-}
-
-/// Returns the copy threads: all but one, which the search waits on.
-fn copiers(all: &Threads) -> Threads {
-    Threads::new((all.count() - 1).max(1))
-}
-
 /// Channels of the bus-bound searches.
 const CHANNELS: usize = 1024;
 
@@ -393,48 +286,13 @@ fn bus_row(gpu: &Gpu, case: String, rates: Vec<f64>, bus: f64) -> Row {
 
 /// Rows in memory, and the number of times they are read.
 const ROWS: usize = 1 << 20;
-const ROW_ROUNDS: usize = 6;
+const ROW_ROUNDS: u64 = 6;
 
 /// Rows in memory of a quick run.
 const QUICK_ROWS: usize = 1 << 12;
 
 /// Number of searches of rows.
 const ROW_RUNS: usize = 5;
-
-/// Source that repeats the same rows.
-struct RepeatedRows<'a> {
-    recording: &'a Recording,
-    header: FilterbankHeader,
-    source: RecordingReader<'a>,
-    left: usize,
-}
-
-impl FilterbankSource for RepeatedRows<'_> {
-    fn header(&self) -> &FilterbankHeader {
-        &self.header
-    }
-
-    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
-        let row_bytes = self.header.row_bytes();
-        let mut done = 0;
-        while done * row_bytes < rows.len() {
-            let times = self.source.read(&mut rows[done * row_bytes..])?;
-            done += times;
-            if times == 0 {
-                if self.left == 0 {
-                    break;
-                }
-                self.left -= 1;
-                self.source = self.recording.source();
-            }
-        }
-        Ok(done)
-    }
-
-    fn skip(&mut self, _: u64) -> Result<u64> {
-        Ok(0)
-    }
-}
 
 /// Measures a search of rows; `bus` is the bus bandwidth in bytes per second.
 fn few_trials(gpu: &Gpu, bus: f64) -> Result<Row> {
@@ -444,10 +302,7 @@ fn few_trials(gpu: &Gpu, bus: f64) -> Result<Row> {
         options.gulp = QUICK_ROWS / 4;
     }
     let rate = |_| -> Result<f64> {
-        let mut header = recording.source().header().clone();
-        header.times = header.times.map(|times| times * ROW_ROUNDS as u64);
-        let (source, left) = (recording.source(), ROW_ROUNDS - 1);
-        let mut repeated = RepeatedRows { recording: &recording, header, source, left };
+        let mut repeated = recording.repeated(ROW_ROUNDS);
         Ok(running(Source::Rows(&mut repeated), &options, &gpu.backend)?.1 * CHANNELS as f64)
     };
     let runs = if gpu.quick { 1 } else { ROW_RUNS };

@@ -100,6 +100,19 @@ impl Observation {
         })
     }
 
+    /// Returns the options that simulate the recording.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for the telescope's band.
+    pub(crate) fn simulated(&self) -> Result<Options> {
+        let tsamp_s = self.telescope.tsamp_s();
+        let mut options =
+            Options::new(self.telescope.band()?, tsamp_s, (self.seconds / tsamp_s) as u64);
+        options.bursts.push(self.burst);
+        options.telescope = self.telescope.name.to_owned();
+        Ok(options)
+    }
+
     /// Returns the options of a search, in a file or live.
     pub(crate) fn options(&self, rfi: &str) -> Vec<String> {
         let dm_max = self.telescope.dm_max.to_string();
@@ -113,15 +126,8 @@ impl Observation {
 
 /// Writes the simulated recording.
 fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
-    let tsamp_s = observation.telescope.tsamp_s();
-    let mut options = Options::new(
-        observation.telescope.band()?,
-        tsamp_s,
-        (observation.seconds / tsamp_s) as u64,
-    );
-    options.bursts.push(observation.burst);
-    options.telescope = observation.telescope.name.to_owned();
-    let mut source = Simulator::new(options)?.with_threads(Threads::new(session.backend.threads()));
+    let mut source = Simulator::new(observation.simulated()?)?
+        .with_threads(Threads::new(session.backend.threads()));
     let mut writer = FilterbankWriter::create(path, source.header())?;
     let row_bytes = source.header().row_bytes();
     let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];

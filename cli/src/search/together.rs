@@ -139,12 +139,8 @@ fn begin_beams(
     let begin = || -> Result<Folder> {
         let also = arguments.also();
         let product = (beams::SUFFIX, BEAMS);
-        let (folder, is_resumed) = arguments.resume.begin(
-            &recording.files(),
-            || destination.resume(recording, &also, product, common),
-            || destination.begin(recording, &also, product, common),
-            common,
-        )?;
+        let (folder, is_resumed) =
+            arguments.resume.folder(destination, recording, &also, product, common)?;
         let mut keeper = RunJournal::new(folder.file(""), identity.clone());
         if is_resumed {
             keeper.resume(folder.place())?;
