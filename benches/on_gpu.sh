@@ -184,6 +184,12 @@ scale() {
     limited $end $most env NCCL_NVLS_ENABLE=0 python3 "$folder/exchange_nccl.py" "$gpus" || status=$?
     { echo "=== exchange by NCCL"; cat "$work/log"; } >>"$out/benches.log"
     row scale "exchange by NCCL" "$(outcome $status)" $((SECONDS - begun))
+    begun=$SECONDS status=0
+    : >"$work/log"
+    limited $end $most "$sidereal" bench gpus --device cuda --csv "$work/gpus.csv" --overwrite || status=$?
+    { echo "=== bench gpus"; echo "before: $(clocks)"; cat "$work/log"; } >>"$out/benches.log"
+    if [[ -s $work/gpus.csv ]]; then mv "$work/gpus.csv" "$out/gpus.csv"; fi
+    row scale "bench gpus" "$(outcome $status)" $((SECONDS - begun))
     while read -r options; do
         begun=$SECONDS status=0 number=$((number + 1))
         : >"$work/log"

@@ -57,11 +57,12 @@ pub(crate) struct Arguments {
 }
 
 const ABOUT: &str = "\
-Kernels: each GPU computes its share of the channels or of the templates at the same time as the others, with all data in
+Kernels: of the X-engine (8 bit, 256 channels) and of banks of filters (neutron stars, four rates). Each GPU computes its share of the channels or of the templates at the same time as the others, with all data in
 its memory. From host memory: a pipeline of the library, which divides its work among the GPUs, from samples in the host's
-memory to results there, in the steady state (searches of strain: from the first sample to the list of events). Best and
-median run. Roof: the median rate of the first number of GPUs, multiplied by this number over the first. Results are
-compared with those of the first number, bit by bit.";
+memory to results there, in the steady state (spiir search, of 1024 s of two detectors: from its start to the list of
+events). Correlate: 1024 channels of a tracked source; channelize: sums of 16 spectra of 1024 channels; search: 1024
+channels, 64 us, to a DM of 1000, with mitigation. Best and median run. Roof: the median rate of the first number of GPUs, in
+proportion to the number. Results are compared with those of the first number, bit by bit.";
 
 /// Name of the benchmark.
 const BENCH: &str = "gpus";
@@ -87,31 +88,29 @@ type Make = fn(quick: bool, threads: &Threads) -> Result<Box<dyn Case>>;
 
 /// Names of the cases and the units of their rates.
 const CASES: [(&str, &str, Make); 9] = [
-    ("X-engine, kernels: 256 antennas, 256 channels, 8 bit", "TFLOP/s", |quick, _| {
-        Ok(Box::new(XEngine::new(quick)))
-    }),
-    ("filters, kernels: 4096 templates, 4 rates", "TFLOP/s", |quick, threads| {
+    ("X-engine, 256 antennas, kernels", "TFLOP/s", |quick, _| Ok(Box::new(XEngine::new(quick)))),
+    ("filters, 4096 templates, kernels", "TFLOP/s", |quick, threads| {
         Ok(Box::new(Filters::new(if quick { 8 } else { 4096 }, threads)?))
     }),
-    ("filters, kernels: 65536 templates, 4 rates", "TFLOP/s", |quick, threads| {
+    ("filters, 65536 templates, kernels", "TFLOP/s", |quick, threads| {
         Ok(Box::new(Filters::new(if quick { 12 } else { 65536 }, threads)?))
     }),
-    ("correlate, 64 antennas, 1024 channels, from host memory", "GB/s", |quick, _| {
+    ("correlate, 64 antennas, from host", "GB/s", |quick, _| {
         Ok(Box::new(Correlation::new(if quick { 3 } else { 64 }, quick)?))
     }),
-    ("correlate, 256 antennas, 1024 channels, from host memory", "GB/s", |quick, _| {
+    ("correlate, 256 antennas, from host", "GB/s", |quick, _| {
         Ok(Box::new(Correlation::new(if quick { 5 } else { 256 }, quick)?))
     }),
-    ("channelize, 1024 channels, powers of 16 spectra, from host memory", "GB/s", |quick, _| {
+    ("channelize to powers, from host", "GB/s", |quick, _| {
         Ok(Box::new(Channelization::new(quick)))
     }),
-    ("search, default plan, from host memory", "GB/s", |quick, _| {
+    ("search, default plan, from host", "GB/s", |quick, _| {
         Ok(Box::new(Search::new(&Trials::Default, quick)?))
     }),
-    ("search, 25001 trials, from host memory", "GB/s", |quick, _| {
+    ("search, 25001 trials, from host", "GB/s", |quick, _| {
         Ok(Box::new(Search::new(&Trials::Dense, quick)?))
     }),
-    ("spiir search, 2 x 4096 templates, from host memory", "x real time", |quick, threads| {
+    ("spiir, 4096 templates, from host", "x real time", |quick, threads| {
         Ok(Box::new(StrainSearch::new(quick, threads)?))
     }),
 ];
@@ -138,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
                 let (least, rate, expected) = *first.get_or_insert((*number, own.median, digest));
                 let roof = rate * *number as f64 / least as f64;
                 let rates = Rates { roof, baseline: rate, ..own };
-                let name = format!("{name}, on {number}");
+                let name = format!("{name}, {number} GPUs").replace(", 1 GPUs", ", 1 GPU");
                 let row = rates.row(BENCH, name, &backend, unit, digest == expected);
                 rows.push(row.beside("rate of the first number in proportion"));
             }
@@ -466,18 +465,18 @@ impl Case for Correlation {
 struct Channelization {
     recording: RepeatedVoltages,
     options: ChannelizeOptions,
+    /// Bytes of the rows that are read at once.
+    read_bytes: usize,
 }
 
 /// Samples of each polarization in memory, and number of times that they are read.
 const TIMES: usize = 1 << 26;
 const ROUNDS: u64 = 64;
 
-/// Bytes of the rows that are read at once.
-const READ: usize = 64 << 20;
-
 impl Channelization {
     fn new(quick: bool) -> Self {
-        let (times, rounds) = if quick { (1 << 18, 2) } else { (TIMES, ROUNDS) };
+        let (times, rounds, read_bytes) =
+            if quick { (1 << 18, 2, 1 << 14) } else { (TIMES, ROUNDS, 64 << 20) };
         let encoding = VoltageEncoding::Complex8;
         let header = VoltageHeader {
             polarizations: 2,
@@ -487,7 +486,8 @@ impl Channelization {
         };
         let bytes = random::bytes(2 * encoding.bytes(times));
         let options = ChannelizeOptions { integrate: 16, ..ChannelizeOptions::new(1024) };
-        Self { recording: RepeatedVoltages::new(header, bytes, Threads::new(0)), options }
+        let recording = RepeatedVoltages::new(header, bytes, Threads::new(0));
+        Self { recording, options, read_bytes }
     }
 }
 
@@ -498,7 +498,7 @@ impl Case for Channelization {
             let source = Box::new(self.recording.clone());
             let mut filterbank = VoltageFilterbank::new(source, &self.options, backend)?;
             let row_bytes = filterbank.header().row_bytes();
-            let mut rows = vec![0; (READ / row_bytes).max(1) * row_bytes];
+            let mut rows = vec![0; (self.read_bytes / row_bytes).max(1) * row_bytes];
             let mut hasher = DefaultHasher::new();
             let (mut begun, mut times) = (None, 0);
             loop {
@@ -540,11 +540,13 @@ enum Trials {
 
 impl Search {
     fn new(trials: &Trials, quick: bool) -> Result<Self> {
-        let (channels, tsamp_s) = (1024, 64e-6);
-        let band = Band::uniform(1499.853_515_625, -0.292_968_75, channels)?;
-        let times = if quick { 1 << 16 } else { 1 << 20 };
+        // A quick run has long samples, and thus few trials.
+        let (channels, tsamp_s) = if quick { (64, 1e-3) } else { (1024, 64e-6) };
+        let step_mhz = -300.0 / channels as f64;
+        let band = Band::uniform(1500.0 + 0.5 * step_mhz, step_mhz, channels)?;
+        let times = if quick { 1 << 14 } else { 1 << 20 };
         let mut sky = SkyOptions::new(band.clone(), tsamp_s, times);
-        sky.bursts = vec![Burst::new(300.0, 0.4 * times as f64 * tsamp_s, 3e-3, 20.0)];
+        sky.bursts = vec![Burst::new(300.0, 0.4 * times as f64 * tsamp_s, 5e-3, 20.0)];
         let plan = match trials {
             Trials::Default => {
                 DmPlan::tolerance(&band, tsamp_s, 0.0, 1000.0, &ToleranceOptions::default())?
@@ -595,7 +597,7 @@ struct StrainSearch {
 
 impl StrainSearch {
     fn new(quick: bool, threads: &Threads) -> Result<Self> {
-        let (templates, designs, seconds) = if quick { (8, 2, 40.0) } else { (4096, 16, 1024.0) };
+        let (templates, designs, seconds) = if quick { (8, 2, 80.0) } else { (4096, 16, 1024.0) };
         let bank = repeated_neutron_stars(templates, designs, threads)?;
         Ok(Self { recordings: recordings(seconds, &bank)?, bank, seconds })
     }

@@ -298,6 +298,30 @@ fn several_gpus_give_the_lists_of_one() {
     fails(&refused, 2, &["--device", "cuda:0,1", "search, correlate, channelize and spiir search"]);
 }
 
+/// Kernels and pipelines on several GPUs compute the bits of one.
+#[test]
+fn quick_benches_of_several_gpus_find_equal_results() {
+    let Some(home) = emulated() else { return };
+    let two = [("SIDEREAL_EMULATED_DEVICES", Path::new("2"))];
+    for only in ["X-engine", "filters", "correlate", "channelize", "default"] {
+        let words = format!("bench gpus --quick --json --device cuda --only {only}");
+        let output = run(home.path(), &words, &two);
+        assert!(output.status.success(), "{only}: {}", stderr(&output));
+        let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = table.as_array().unwrap();
+        assert!(rows.len() >= 2 && rows.len().is_multiple_of(2), "{only}: {table}");
+        for (row, device) in rows.iter().zip(["cuda:0 ", "cuda:0,1 "].into_iter().cycle()) {
+            assert!(row["device"].as_str().unwrap().starts_with(device), "{row}");
+            assert_eq!(row["checked"], true, "{row}");
+            assert!(row["rate"].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    let more = run(home.path(), "bench gpus --quick --device cuda --numbers 1,3", &two);
+    fails(&more, 2, &["--numbers", "is 3", "2 GPUs"]);
+    let none = run(home.path(), "bench gpus --quick --device cpu", &two);
+    fails(&none, 2, &["--device", "this measures GPUs"]);
+}
+
 #[test]
 fn beams_on_several_gpus_have_the_products_of_one() {
     let Some(home) = emulated() else { return };
