@@ -3,7 +3,7 @@
 //! Invariant: a backend is chosen once, when a plan is bound; there is no global backend.
 
 pub mod cuda;
-mod locked;
+mod pages;
 pub mod roof;
 pub mod simd;
 pub mod threads;
@@ -11,7 +11,7 @@ pub mod threads;
 #[allow(dead_code)]
 pub(crate) mod vector;
 
-pub(crate) use locked::lock_memory;
+pub(crate) use pages::{lock_memory, resize_in_huge_pages};
 use simd::Level;
 use threads::Threads;
 

@@ -11,6 +11,8 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::Device;
 use super::device::{OTHERS, check};
+#[cfg(target_os = "linux")]
+use crate::backend::pages::HUGE_PAGE_BYTES;
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
@@ -112,10 +114,6 @@ impl Device {
 /// Memory is page-locked for every GPU, not only for the one that locks it.
 const REGISTERED_PORTABLE: u32 = sys::CU_MEMHOSTREGISTER_PORTABLE;
 const ALLOCATED_PORTABLE: u32 = sys::CU_MEMHOSTALLOC_PORTABLE;
-
-/// Bytes of a huge page on x86-64, and on most 64-bit Arm systems.
-#[cfg(target_os = "linux")]
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes that are worth a thread of their own when pages are touched.
 #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::recordings::Channels;
+use crate::backend::resize_in_huge_pages;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
 use crate::pipeline::exchange::{Exchange, Ranks, part};
@@ -269,8 +270,8 @@ impl Messages {
     /// Sets the number of spectra that the messages have space for. Their contents become undefined.
     pub(super) fn set_times(&mut self, times: usize) {
         let Sizes { send, receive, .. } = self.form.sizes(times);
-        self.buffers.send.resize(send.iter().sum(), 0);
-        self.buffers.receive.resize(receive.iter().sum(), 0);
+        resize_in_huge_pages(&mut self.buffers.send, send.iter().sum());
+        resize_in_huge_pages(&mut self.buffers.receive, receive.iter().sum());
         self.times = times;
     }
 
