@@ -416,6 +416,22 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
 }
 
+/// Opens the addresses of a site's file whose spectra are sent to `receivers`.
+///
+/// # Errors
+/// Those of opening the addresses.
+fn check_sender(file: &Path, receivers: &str, common: &Common) -> Result<Exit> {
+    let addresses = site::addresses(file, &site::table(file)?);
+    streams::listen(&addresses, &VoltageOptions::default())?;
+    if !common.quiet {
+        let addresses: Vec<String> =
+            addresses.iter().map(|address| address.display().to_string()).collect();
+        let file = file.display();
+        note!("{file}: live channelize of {} to {receivers}", addresses.join(", "));
+    }
+    Ok(Exit::Success)
+}
+
 /// Checks a site's file, opens its addresses and writes to its output folder.
 ///
 /// # Errors
@@ -437,6 +453,9 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Channelize(arguments) => {
             arguments.channelize.check()?;
             arguments.limits.check()?;
+            if let Some(receivers) = arguments.channelize.receivers() {
+                return check_sender(file, &receivers, common);
+            }
             ("channelize", arguments.channelize.output().to_owned())
         }
         Command::Correlate(arguments) => {

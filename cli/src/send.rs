@@ -31,6 +31,9 @@ const RECORDING: &str = "Recording";
 const PACKETS: &str = "Packets";
 const IMPAIRMENTS: &str = "Impairments of packets";
 
+/// Reason for a stream that a signal ended.
+const STOPPED: &str = "stopped on request";
+
 /// First line of a list of lost samples.
 const COLUMNS: &str = "first,times,source,start";
 
@@ -243,27 +246,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         }
     };
     listener.finish()?;
-    let reason = if summary.is_stopped {
-        Some("stopped on request".to_owned())
-    } else {
-        listener.cut.take()
-    };
+    let reason = if summary.is_stopped { Some(STOPPED.to_owned()) } else { listener.cut.take() };
     let document = Document {
-        target: target.to_string(),
-        content: if matches!(content, Content::Spectra(_)) { "spectra" } else { "voltages" },
-        samples: summary.samples,
-        data_s: summary.data_s,
-        packets: summary.packets,
-        header_packets: summary.header_packets,
-        bytes: summary.bytes,
-        dropped: summary.dropped,
-        delayed: summary.delayed,
-        duplicated: summary.duplicated,
-        restarts: summary.restarts,
-        behind_s: summary.behind_s,
         lost_list: impaired.lost_list.as_deref().map(|list| list.display().to_string()),
         complete: reason.is_none(),
         reason,
+        ..Document::new(target.to_string(), &content, &summary)
     };
     files.map_or(Ok(()), Files::finish)?;
     if summary.shift_s.abs() > 0.5 * content.tsamp_s() {
@@ -341,7 +329,29 @@ impl Arguments {
 }
 
 impl Document {
-    fn table(&self, summary: &Summary) -> String {
+    /// Describes a stream to `target`; only a request to stop made it incomplete.
+    pub(crate) fn new(target: String, content: &Content, summary: &Summary) -> Self {
+        Self {
+            target,
+            content: if matches!(content, Content::Spectra(_)) { "spectra" } else { "voltages" },
+            samples: summary.samples,
+            data_s: summary.data_s,
+            packets: summary.packets,
+            header_packets: summary.header_packets,
+            bytes: summary.bytes,
+            dropped: summary.dropped,
+            delayed: summary.delayed,
+            duplicated: summary.duplicated,
+            restarts: summary.restarts,
+            behind_s: summary.behind_s,
+            lost_list: None,
+            complete: !summary.is_stopped,
+            reason: summary.is_stopped.then(|| STOPPED.to_owned()),
+        }
+    }
+
+    /// Formats the document for a terminal.
+    pub(crate) fn table(&self, summary: &Summary) -> String {
         let mut text = format!(
             "{}: {} samples of {}, {:.3} s of data in {:.3} s",
             self.target, self.samples, self.content, self.data_s, summary.elapsed_s

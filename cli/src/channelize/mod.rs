@@ -2,14 +2,20 @@
 
 mod document;
 mod output;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod sending;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use output::{Format, Making, Outputs, Values, Wrote};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::backend::Backend;
 use sidereal::channelize::Products;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::target::Target;
 use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
@@ -95,6 +101,19 @@ pub(crate) struct LiveArguments {
         help_heading = "Output"
     )]
     roll: streams::Roll,
+    /// Send the voltages to these receivers in place of files: spead://HOST:PORT, or dada:KEY with the hexadecimal key of a ring.
+    ///
+    /// Each receives an equal part of the channels, in the order of the voltages' frequency, of all antennas of the stream. Spectra of streams
+    /// with a common clock begin whole spectra apart, so that `live correlate` takes those of several processes. Spectra of lost samples
+    /// are not sent; in a ring they are zeros. --gain is required.
+    #[arg(
+        long,
+        value_name = "TARGET",
+        value_delimiter = ',',
+        conflicts_with_all = ["output", "format", "roll"],
+        help_heading = "Output"
+    )]
+    send: Vec<Target>,
     /// Samples of each stream to read at once; 0 chooses, at most 50 ms.
     ///
     /// Results do not depend on it.
@@ -203,9 +222,9 @@ pub(crate) fn run_live(
     session: &Session,
     common: &Common,
 ) -> Result<Exit> {
-    let LiveArguments { addresses, output, format, roll, gulp, spectra } = arguments;
+    let LiveArguments { addresses, gulp, spectra, .. } = arguments;
     arguments.check()?;
-    let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
+    let values = spectra.values(arguments.format());
     // A GPU takes a while to start, and a stream does not wait.
     let backend = common.backend_for(Work::on_voltages(addresses), Gpus::Several)?;
     if backend.is_gpu()
@@ -215,9 +234,9 @@ pub(crate) fn run_live(
         let options =
             ChannelizeOptions { gulp: *gulp, memory: common.memory, ..spectra.options(&header)? };
         let expected = Box::new(Expected { header });
-        Making::begin(expected, spectra.values(*format), options, &backend, common)?;
+        Making::begin(expected, values, options, &backend, common)?;
     }
-    let mut done = 0;
+    let (mut done, mut last) = (0, Exit::Success);
     loop {
         let recorded = match streams::joined(addresses, &spectra.voltages.lacking.options()?) {
             // The usual end of a program that waits for the next observation.
@@ -229,33 +248,22 @@ pub(crate) fn run_live(
             memory: common.memory,
             ..spectra.options(recorded.header())?
         };
-        let mut making =
-            Making::begin(recorded, spectra.values(*format), options, &backend, common)?;
-        let most = roll.samples(making.tsamp_s(), making.sample_bytes()).unwrap_or(u64::MAX);
-        fs::create_dir_all(output).map_err(|error| Error::io(output, error))?;
-        loop {
-            let name = streams::name_of(making.start());
-            let path = streams::free_name(output, &name, format.suffix());
-            let existing = Existing::Refuse;
-            let files = WritingFiles { option: "--output", existing, inputs: &read, common };
-            let outputs = Outputs::begin(&path, Some(*format), &files)?;
-            making.end_after(most);
-            let Wrote { times, ending } = match making.write(outputs, &read, &backend, common) {
-                Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
-                wrote => wrote?,
-            };
-            let exit = errors::ended(&ending, &path);
-            if exit != Exit::Success {
-                return Ok(exit);
-            }
-            if times < most {
-                break;
-            }
+        let exit = if arguments.send.is_empty() {
+            let making = Making::begin(recorded, values, options, &backend, common)?;
+            arguments.write(making, &backend, common)?
+        } else {
+            sending::send(recorded, &arguments.send, values, options, &backend, common)?
+        };
+        match exit {
+            Exit::Success => {}
+            // A receiver that failed may be there for the next observation.
+            Exit::Failed if !arguments.send.is_empty() => last = exit,
+            other => return Ok(other),
         }
         session.tell(|watcher| watcher.observed());
         done += 1;
         if done == session.observations {
-            return Ok(Exit::Success);
+            return Ok(last);
         }
     }
 }
@@ -267,13 +275,52 @@ impl LiveArguments {
         &self.output
     }
 
+    /// Lists the receivers of what is sent in place of files; `None` for files.
+    pub(crate) fn receivers(&self) -> Option<String> {
+        let receivers: Vec<String> = self.send.iter().map(Target::to_string).collect();
+        (!receivers.is_empty()).then(|| receivers.join(", "))
+    }
+
     /// Checks what needs no stream.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an option out of range or not for the format.
     pub(crate) fn check(&self) -> Result<()> {
         streams::check(&self.addresses, "ADDRESS")?;
-        self.spectra.check_form(self.format)
+        self.spectra.check_form(self.format())?;
+        if self.send.is_empty() { Ok(()) } else { sending::check(&self.send, self.spectra.gain) }
+    }
+
+    /// Returns the format of the files; what is sent is voltages.
+    fn format(&self) -> Format {
+        if self.send.is_empty() { self.format } else { Format::Dada }
+    }
+
+    /// Writes the files of an observation, until it ends or the run does.
+    ///
+    /// # Errors
+    /// Those before the first row of a file, and those of its side files.
+    fn write(&self, mut making: Making, backend: &Backend, common: &Common) -> Result<Exit> {
+        let Self { output, format, roll, spectra, .. } = self;
+        let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
+        let most = roll.samples(making.tsamp_s(), making.sample_bytes()).unwrap_or(u64::MAX);
+        fs::create_dir_all(output).map_err(|error| Error::io(output, error))?;
+        loop {
+            let name = streams::name_of(making.start());
+            let path = streams::free_name(output, &name, format.suffix());
+            let existing = Existing::Refuse;
+            let files = WritingFiles { option: "--output", existing, inputs: &read, common };
+            let outputs = Outputs::begin(&path, Some(*format), &files)?;
+            making.end_after(most);
+            let Wrote { times, ending } = match making.write(outputs, &read, backend, common) {
+                Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
+                wrote => wrote?,
+            };
+            let exit = errors::ended(&ending, &path);
+            if exit != Exit::Success || times < most {
+                return Ok(exit);
+            }
+        }
     }
 }
 

@@ -430,7 +430,7 @@ fn depth(bits: Option<usize>) -> Result<Depth> {
 }
 
 /// Returns the requantization that `--nbits` and `--gain` ask for.
-fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
+pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
     let bits = bits.unwrap_or(8);
     if !matches!(bits, 4 | 8) {
         return Err(Error::parameter("--nbits", bits, "channelized voltages have 8 or 4"));

@@ -11,6 +11,8 @@ mod dumps;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_engines;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_joined;

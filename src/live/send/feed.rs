@@ -1,6 +1,7 @@
 //! Samples of a recording in blocks, over all its repetitions.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::options::Monitor;
 use crate::error::{Error, Result};
@@ -8,13 +9,16 @@ use crate::io::FilterbankSource;
 use crate::io::voltages::VoltageSource;
 use crate::live::header::Content;
 use crate::units::Epoch;
-use crate::voltage::{VoltageBlock, Voltages};
+use crate::voltage::{Flag, VoltageBlock, Voltages};
 
 /// Bytes of a block, unless a heap has more.
 const BLOCK_BYTES: u64 = 4 << 20;
 
 /// Seconds of wall time of a block: a pipe must give this much before it is sent.
 const BLOCK_S: f64 = 0.05;
+
+/// Seconds of a block of voltages that arrive while they are read.
+pub(super) const LIVE_S: f64 = 0.01;
 
 /// Recording, open at its first sample.
 pub enum Recording {
@@ -73,6 +77,8 @@ pub(super) struct Feed<'a> {
     read: u64,
     has_ended: bool,
     buffer: Vec<u8>,
+    /// Missing samples of the block, if they arrive while they are read.
+    lost: Vec<Flag>,
     /// Samples of a whole block.
     capacity: usize,
     /// Rows of the buffer: streams of voltages; 1 for spectra, whose rows are of another kind.
@@ -96,12 +102,18 @@ impl<'a> Feed<'a> {
             Content::Voltages(header) => (header.streams(), header.encoding.sample_bits()),
         };
         let bits = (streams * sample_bits).max(1) as u64;
-        let paced = rate.map_or(u64::MAX, |rate| (BLOCK_S * rate / content.tsamp_s()) as u64);
+        let is_live = matches!(&recording, Recording::Voltages(source) if source.is_live());
+        let block_s = match rate {
+            _ if is_live => LIVE_S,
+            Some(rate) => BLOCK_S * rate,
+            None => f64::INFINITY,
+        };
+        let paced = (block_s / content.tsamp_s()) as u64;
         let units = (8 * BLOCK_BYTES / bits).min(paced) / unit as u64;
         let capacity = units.max(1) as usize * unit;
         let left = (repeats > 0).then(|| repeats - 1);
         let buffer = vec![0; (capacity * sample_bits).div_ceil(8) * streams];
-        let (read, has_ended) = (0, false);
+        let (read, has_ended, lost) = (0, false, Vec::new());
         Self {
             recording,
             content,
@@ -110,6 +122,7 @@ impl<'a> Feed<'a> {
             read,
             has_ended,
             buffer,
+            lost,
             capacity,
             streams,
             sample_bits,
@@ -122,6 +135,7 @@ impl<'a> Feed<'a> {
     /// Those of the recording; [`Error::Unavailable`] if it has changed when it is opened again.
     pub(super) fn fill(&mut self, monitor: &mut dyn Monitor) -> Result<usize> {
         let mut filled = 0;
+        self.lost.clear();
         while filled < self.capacity && !self.has_ended {
             let count = self.read_into(filled)?;
             filled += count;
@@ -204,7 +218,11 @@ impl<'a> Feed<'a> {
                 let streams = self.streams;
                 let mut block =
                     VoltageBlock::within(&mut self.buffer, encoding, streams, stride, times)?;
-                source.read(&mut block)
+                let read = source.read(&mut block)?;
+                if source.is_live() {
+                    self.lost.extend(block.flags_after(filled as u64));
+                }
+                Ok(read)
             }
         }
     }
@@ -243,6 +261,20 @@ impl<'a> Feed<'a> {
         let (stride, padded) = (bytes(self.capacity), bytes(from)..bytes(to));
         let rows = self.buffer.chunks_exact_mut(stride);
         rows.for_each(|row| row[padded.clone()].fill(zero_byte));
+    }
+
+    /// Returns the number of streams of voltages; 1 for spectra.
+    pub(super) fn streams(&self) -> usize {
+        self.streams
+    }
+
+    /// Returns whether a sample of the block is missing: of one of these streams, at one of these times.
+    pub(super) fn is_lost(&self, streams: &Range<usize>, times: &Range<usize>) -> bool {
+        let times = times.start as u64..times.end as u64;
+        self.lost.iter().any(|flag| {
+            let is_own = flag.streams.start < streams.end && streams.start < flag.streams.end;
+            is_own && flag.start < times.end && times.start < flag.start + flag.times
+        })
     }
 
     /// Returns spectra of the block: axes time, channel.

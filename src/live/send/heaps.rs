@@ -138,6 +138,12 @@ impl Division for Heaps {
         outlet: &mut Outlet<'_>,
     ) -> Result<bool> {
         let Self { stream, packetizer, next, .. } = self;
+        let each = block.feed.streams() / stream.sources();
+        let times = block.start..block.start + stream.times();
+        if block.feed.is_lost(&(source * each..(source + 1) * each), &times) {
+            // A receiver flags a heap that does not come.
+            return Ok(false);
+        }
         let bytes = match block.packed {
             [] => block.feed.spectra(block.start, stream.times()),
             packed => &packed[source * stream.block_bytes()..][..stream.block_bytes()],

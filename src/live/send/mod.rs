@@ -14,7 +14,9 @@
 //! | `frames` | VDIF frames |
 //! | `described` | packets with a fixed header |
 //! | `transfers` | transfers through a ring |
+//! | `bands` | voltages that arrive, to several receivers |
 
+mod bands;
 mod described;
 mod feed;
 mod frames;
@@ -24,6 +26,7 @@ mod pace;
 mod packets;
 mod transfers;
 
+pub use bands::{BandMonitor, send_bands};
 pub use described::send_described;
 pub use feed::Recording;
 pub use frames::send_frames;
