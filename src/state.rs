@@ -231,6 +231,17 @@ impl<'a> Saved<'a> {
         }
     }
 
+    /// Reads exactly `COUNT` flags.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another count, or a byte other than 0 and 1.
+    pub fn flag_array<const COUNT: usize>(&mut self) -> Result<[bool; COUNT]> {
+        let flags = self.flags(COUNT)?;
+        let found = flags.len();
+        let fault = |_| self.fault("flags", format!("{found} found, expected {COUNT}"));
+        flags.try_into().map_err(fault)
+    }
+
     /// Reads at most `most` bytes.
     ///
     /// # Errors
@@ -238,6 +249,15 @@ impl<'a> Saved<'a> {
     pub fn bytes(&mut self, most: usize) -> Result<Vec<u8>> {
         let count = self.at_most(most)?;
         Ok(self.take(count)?.to_vec())
+    }
+
+    /// Reads a text of at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for more, or bytes that are not UTF-8.
+    pub fn text(&mut self, most: usize) -> Result<String> {
+        let bytes = self.bytes(most)?;
+        String::from_utf8(bytes).map_err(|error| self.fault("text", error.to_string()))
     }
 
     /// Reads at most `most` values.
@@ -248,6 +268,16 @@ impl<'a> Saved<'a> {
         let count = self.at_most(most)?;
         let bytes = self.take(count.saturating_mul(8))?;
         Ok(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+    }
+
+    /// Reads exactly `COUNT` values.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another count.
+    pub fn f64_array<const COUNT: usize>(&mut self) -> Result<[f64; COUNT]> {
+        let mut values = [0.0; COUNT];
+        self.fill_f64(&mut values)?;
+        Ok(values)
     }
 
     /// Reads exactly `to.len()` values.

@@ -332,6 +332,9 @@ pub(crate) fn clear(folder: &Path) -> Result<()> {
     crate::output::clear(folder).map_err(|error| Error::io(folder, error))
 }
 
+/// Name of the setting that has the devices of a run.
+const DEVICE: &str = "device";
+
 /// Settings of a run, in the order in which differences are reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -355,7 +358,7 @@ impl Identity {
         for path in files {
             identity.add(&format!("input {}", path.display()), stamp(path)?);
         }
-        identity.add("device", device(backend));
+        identity.add(DEVICE, device(backend));
         let level = match backend.host() {
             Host::Reference => "reference",
             Host::Cpu(level, _) => level.name(),
@@ -403,6 +406,13 @@ impl Identity {
                 Some((_, other)) if other == value => {}
                 Some((_, other)) => {
                     let (then, now) = differing(other, value);
+                    if name == DEVICE {
+                        let rule = format!(
+                            "the run was begun on {then}, not on {now}, which divides the work in another way: choose devices of that \
+                             kind and number with --device (cuda:0 for one GPU)"
+                        );
+                        return Err(Error::parameter("--resume", place.display(), rule));
+                    }
                     return refuse(format!("the run was begun with {name} {then}, not {now}"));
                 }
                 None => return refuse(format!("the run was begun without {name}")),

@@ -394,9 +394,12 @@ impl Ranks {
     /// Records the cause of an early end.
     fn note(&mut self, state: State, agreement: Agreement) {
         if agreement.state < State::GoesOn {
+            // Later ones follow from the first.
             self.early.change(|cause| {
-                cause.rank.get_or_insert(agreement.rank);
-                cause.is_own |= state < State::GoesOn;
+                if cause.rank.is_none() {
+                    cause.rank = Some(agreement.rank);
+                    cause.is_own |= state < State::GoesOn;
+                }
             });
         }
         self.is_over |= agreement.state == State::Gone;
@@ -506,9 +509,14 @@ impl Ranks {
     /// Agrees on going on, unless one of the ranks passes an error; returns the result of this rank.
     ///
     /// # Errors
-    /// The error of this rank; [`Error::Unavailable`] that names a rank that has failed; errors of the exchange.
+    /// The error of this rank; [`Error::stopped`] if another was asked to stop, [`Error::Unavailable`] that names a rank that has failed;
+    /// errors of the exchange.
     pub fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
-        let state = if own.is_ok() { State::GoesOn } else { State::Failed };
+        let state = match &own {
+            Ok(_) => State::GoesOn,
+            Err(error) if error.is_stop() => State::Stopped,
+            Err(_) => State::Failed,
+        };
         let agreement = self.agree(state, 0);
         let own = own?;
         agreement?.check().map(|_| own)
@@ -546,8 +554,8 @@ impl Drop for Ranks {
     }
 }
 
-/// Returns one of `count` equal parts of numbers.
-pub(super) fn part(number: usize, part: usize, count: usize) -> Range<usize> {
+/// Returns one of `count` equal parts of numbers, such as the antennas of a rank.
+pub fn part(number: usize, part: usize, count: usize) -> Range<usize> {
     number * part / count..number * (part + 1) / count
 }
 
@@ -634,6 +642,15 @@ mod tests {
         assert!(ranks.least(8).unwrap_err().to_string().contains("has ended"));
         drop(ranks);
         assert!(early.is_broken() && early.is_own());
+    }
+
+    #[test]
+    fn a_stop_is_no_failure() {
+        let mut ranks = Ranks::new(Box::new(Alone(8))).unwrap();
+        let stopped = ranks.agree_on::<()>(Err(Error::stopped("a test")));
+        assert!(stopped.unwrap_err().is_stop());
+        let agreement = ranks.agree(State::Stopped, 0).unwrap();
+        assert!(agreement.check().unwrap_err().is_stop());
     }
 
     #[test]

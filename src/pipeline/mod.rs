@@ -22,7 +22,7 @@ pub mod series;
 mod summed;
 pub mod voltage;
 
-pub use exchange::{EarlyEnd, Exchange, ExchangeRates, MAX_RANKS, Ranks};
+pub use exchange::{EarlyEnd, Exchange, ExchangeRates, MAX_RANKS, Ranks, part};
 pub use overlap::overlapped;
 pub use run::{Ending, Status};
 pub use summed::Summed;

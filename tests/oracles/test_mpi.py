@@ -436,6 +436,26 @@ def test_a_signal_to_one_rank_ends_all_while_packets_are_missing(long):
     assert documents[0]["integrations"] > 0
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_between_observations_is_a_stop(small, rank):
+    folder, names = small
+    streams = Streams(folder, names)
+    output = f"between{rank}"
+    job = Job(folder, 2, *streams.words(output, "--drift", "--channels", "64", "--integration", "0.1"))
+    streams.await_ports(job)
+    sent(streams.send())
+    until = time.monotonic() + 60
+    while not list((folder / output).glob("*.uvh5.json")):
+        assert time.monotonic() < until, job.log.read_text()
+        time.sleep(0.05)
+    time.sleep(1)
+    os.kill(job.process_of(rank), signal.SIGTERM)
+    code, text = job.wait(20)
+    # That of one process.
+    assert code == 130, text
+    assert "sidereal: " not in text, text
+
+
 def test_more_ranks_than_streams_are_an_error(small):
     folder, names = small
     code, output = Job(folder, 6, *Streams(folder, names).words("many", "--drift")).wait()

@@ -29,10 +29,10 @@ pub(crate) struct Arguments {
     /// Verbs to measure [default: search, channelize, correlate and spiir; with --over ranks correlate, spiir and beams].
     #[arg(long, value_enum, value_name = "VERBS", value_delimiter = ',')]
     verbs: Vec<Verb>,
-    /// Things whose number grows [default: GPUs with --device cuda, otherwise threads].
+    /// Vary the number of these [default: GPUs with --device cuda, otherwise threads].
     #[arg(long, value_enum, value_name = "WHAT")]
     over: Option<Over>,
-    /// Numbers of them [default: 1, 2, 4 and so on, as many as there are GPUs or cores].
+    /// Numbers to measure [default: 1, 2, 4 and so on, as many as there are GPUs or cores].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     numbers: Vec<u16>,
     /// Let the data grow with the number of GPUs, threads or ranks: the time should stay the same.
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     pub(crate) csv: Option<PathBuf>,
 }
 
-/// Things whose number grows.
+/// Resource whose number varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     /// GPUs of one run.

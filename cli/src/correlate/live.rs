@@ -187,7 +187,8 @@ impl Streams {
             Ok(source)
         };
         let opened = pairs().map(|(address, is_own)| is_own.then(|| open(address)).transpose());
-        let opened = opened.collect::<Result<Vec<Option<_>>>>()?;
+        // A rank that is asked to stop while it waits stops the others.
+        let opened = agreed(opened.collect::<Result<Vec<Option<_>>>>(), &mut ranks)?;
         let Some((mut ranks, readers)) = ranks.zip(self.readers.clone()) else {
             return Ok((opened.into_iter().flatten().collect(), None));
         };

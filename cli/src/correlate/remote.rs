@@ -4,6 +4,7 @@
 
 use sidereal::io::voltages::VoltageSource;
 use sidereal::pipeline::correlator::{Ranks, RemoteRecording};
+use sidereal::pipeline::part;
 use sidereal::{Error, Result};
 
 use super::arguments::Arguments;
@@ -77,8 +78,7 @@ pub(super) fn readers(given: &[Given], names: &[String], count: usize) -> Result
     }
     let mut readers = vec![0; streams];
     for rank in 0..count {
-        let own = streams * rank / count..streams * (rank + 1) / count;
-        order[own].iter().for_each(|place| readers[*place] = rank);
+        order[part(streams, rank, count)].iter().for_each(|place| readers[*place] = rank);
     }
     Ok(readers)
 }

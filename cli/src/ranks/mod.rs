@@ -1,6 +1,7 @@
 //! Processes of one run, which mpirun starts, and how they begin and end.
 //!
-//! Rank 0 alone creates outputs and prints notes, progress and the document. An error is printed by the rank that met it.
+//! Rank 0 alone prints notes, progress and the document, and creates outputs, but for the folders of beams that other ranks search.
+//! An error is printed by the rank that met it.
 
 mod place;
 #[cfg(feature = "mpi")]
@@ -21,7 +22,7 @@ pub(crate) use session::Session;
 pub(crate) use without::Session;
 
 use crate::common::Common;
-use crate::interrupt::Exit;
+use crate::interrupt::{self, Exit};
 use crate::{errors, say};
 
 /// Returns the path of a file that each process writes: other ranks than 0 append their number, as in `trace.json.rank1`.
@@ -32,14 +33,6 @@ pub(crate) fn own_file(path: &Path) -> PathBuf {
         rank => own.push(format!(".rank{rank}")),
     }
     own.into()
-}
-
-/// Joins the other processes of a run.
-///
-/// # Errors
-/// As [`Session::new`].
-pub(crate) fn join(place: Place) -> Result<Session> {
-    Session::new(place)
 }
 
 /// End of a rank's share of the work.
@@ -63,36 +56,22 @@ impl End {
 /// others show no progress.
 ///
 /// # Errors
-/// As [`join`]; errors of `work` are reported, by one rank if [`Group::agree`] returned them.
+/// As [`joined`].
 pub(crate) fn divided(
     place: Place,
     common: &Common,
     work: impl FnOnce(&mut Group<'_>, &Common) -> Result<Exit>,
 ) -> Result<Exit> {
-    let mut session = match join(place) {
-        Err(_) if place.rank > 0 => return Ok(Exit::WrongUse),
-        joined => joined?,
-    };
-    say::set_rank(place.rank);
     let no_progress = common.no_progress || place.rank > 0;
     let common = Common { place: Some(place), no_progress, ..common.clone() };
-    let done = catch_unwind(AssertUnwindSafe(|| work(&mut Group::of(&mut session), &common)));
-    let exit = match done {
-        // Other ranks may wait for this one.
-        Err(_) => session.abort(errors::after_panic()),
-        Ok(Err(error)) if session.is_silent() => Exit::after(&error),
-        Ok(Err(error)) => errors::report(&error),
-        Ok(Ok(exit)) => exit,
-    };
-    session.leave();
-    Ok(exit)
+    joined(place, |session| work(&mut Group::of(session), &common))
 }
 
 /// Runs a verb whose library part divides the work: `first` as the only process or as rank 0, `assist`, which writes nothing, as any
 /// other rank. Rank 0 alone prints notes and progress. Waits until all processes have ended.
 ///
 /// # Errors
-/// As [`join`]; errors of `first` without ranks. With ranks errors are reported here, those that all ranks have alike by rank 0.
+/// As [`joined`]; errors of `first` without ranks.
 pub(crate) fn run<E: Into<Exit>>(
     common: &Common,
     first: impl FnOnce(&Common, Option<Ranks>) -> Result<Exit>,
@@ -101,25 +80,38 @@ pub(crate) fn run<E: Into<Exit>>(
     let Some(place) = Place::of_environment() else { return first(common, None) };
     let common =
         Common { place: Some(place), quiet: common.quiet || place.rank > 0, ..common.clone() };
-    let mut session = match join(place) {
+    joined(place, |session| {
+        let own = session.ranks()?;
+        match place.rank {
+            0 => first(&common, Some(own)),
+            _ => assist(&common, own).map(E::into),
+        }
+    })
+}
+
+/// Joins the other processes of a run, calls `work`, reports its error unless another rank does, and waits until all have ended. A
+/// panic, or a connection that has failed, ends all processes for which others may wait.
+///
+/// # Errors
+/// As [`Session::new`], at rank 0.
+fn joined(place: Place, work: impl FnOnce(&mut Session) -> Result<Exit>) -> Result<Exit> {
+    let mut session = match Session::new(place) {
         Err(_) if place.rank > 0 => return Ok(Exit::WrongUse),
         joined => joined?,
     };
     say::set_rank(place.rank);
-    let own = session.ranks()?;
-    let done = match place.rank {
-        0 => first(&common, Some(own)),
-        _ => assist(&common, own).map(E::into),
-    };
-    let early = session.early_end();
-    let is_own = early.is_own() && early.rank() != Some(0);
+    let done = catch_unwind(AssertUnwindSafe(|| work(&mut session)));
+    let is_awaited = session.is_awaited(done.is_err());
     // Once a rank has left, mpirun may end the others, so errors come before that.
     let exit = match done {
-        Err(error) if place.rank > 0 && !early.is_broken() && !is_own => Exit::after(&error),
-        Err(error) => errors::report(&error),
-        Ok(exit) => exit,
+        Err(_) => errors::after_panic(),
+        // After a stop, rank 0 may leave while others wait for it.
+        Ok(Err(_)) if session.is_silent() && interrupt::requested() => Exit::Interrupted,
+        Ok(Err(error)) if session.is_silent() => Exit::after(&error),
+        Ok(Err(error)) => errors::report(&error),
+        Ok(Ok(exit)) => exit,
     };
-    if early.is_broken() {
+    if is_awaited {
         session.abort(exit);
     }
     session.leave();
@@ -182,8 +174,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Calls `work` with a function that returns whether another rank has ended early, until now, and that asks this process to stop if
-    /// the other was; then tells the others of the end that `work` returns, and waits for theirs.
+    /// Calls `work`, sends the others the end that it returns, and waits for theirs. The function that `work` gets returns whether another
+    /// rank has ended early so far; it asks this process to stop if the other was asked to.
     pub(crate) fn until_all_end<T>(
         &mut self,
         work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> (T, End),

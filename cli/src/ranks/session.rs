@@ -31,6 +31,7 @@ const DATA: i32 = 1;
 const LENGTH: i32 = 2;
 const END: i32 = 3;
 const STOP: i32 = 4;
+const WORKS: i32 = 5;
 
 /// Tests without a pause once a piece has arrived. Where the system allows no copy from process to process, Open MPI moves some
 /// 32 kB in each test.
@@ -40,8 +41,12 @@ const SPINS: usize = 100;
 const SHORTEST: Duration = Duration::from_micros(30);
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// Time that operations may take after a stop request, before the run is ended.
+/// Time that operations may take after a stop request, before the run is ended. It begins anew with every message by which rank 0 says
+/// that it works outside of calls.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Time between these messages.
+const WORKS_EVERY: Duration = Duration::from_secs(1);
 
 /// This process as one of several.
 pub(crate) struct Session {
@@ -83,7 +88,7 @@ impl Session {
 
     /// Returns the processes for calls in which no rank waits for data.
     fn world(&self) -> World {
-        World { rank: self.rank, ranks: self.ranks, asks: Cell::new(false) }
+        World { rank: self.rank, ranks: self.ranks, asks: Cell::new(false), said: Cell::new(None) }
     }
 
     /// Returns the number of this rank.
@@ -98,7 +103,16 @@ impl Session {
 
     /// Returns whether another rank prints the error with which this one ends.
     pub(super) fn is_silent(&self) -> bool {
-        self.is_silent
+        let early = &self.early;
+        let is_own = early.is_own() && early.rank() != Some(0);
+        let is_of_all = self.is_taken && self.rank > 0 && !early.is_broken() && !is_own;
+        self.is_silent || is_of_all
+    }
+
+    /// Returns whether other ranks may wait for this one, after a panic or not. Ranks that a panic dropped have taken part in the last
+    /// agreement.
+    pub(super) fn is_awaited(&self, has_panicked: bool) -> bool {
+        self.early.is_broken() || has_panicked && !self.is_taken
     }
 
     /// Returns this rank's value if all ranks have one. Of the ranks that have an error, the lowest prints it.
@@ -170,11 +184,6 @@ impl Session {
         let ranks = Ranks::new(Box::new(world))?;
         self.early = ranks.early_end();
         Ok(ranks)
-    }
-
-    /// Returns the cause of an early end of the ranks.
-    pub(crate) fn early_end(&self) -> EarlyEnd {
-        self.early.clone()
     }
 
     /// Waits until all processes leave.
@@ -253,6 +262,8 @@ struct World {
     ranks: usize,
     /// Whether this rank asks the others to stop after a stop request: once.
     asks: Cell<bool>,
+    /// Time at which rank 0 said last that it works.
+    said: Cell<Option<Instant>>,
 }
 
 /// Progress of an operation since its last test.
@@ -332,6 +343,9 @@ impl World {
             if interrupt::is_stopping() && self.asks.replace(false) {
                 self.ask_to_stop();
             }
+            if interrupt::is_stopping() && self.take_signs() {
+                asked = None;
+            }
             if interrupt::is_stopping() && asked.get_or_insert_with(Instant::now).elapsed() > GRACE
             {
                 fault!(
@@ -358,12 +372,37 @@ impl World {
         are_any
     }
 
+    /// Takes the messages by which rank 0 says that it works; returns whether there were any.
+    fn take_signs(&self) -> bool {
+        let (world, mut are_any) = (SimpleCommunicator::world(), false);
+        let first = world.process_at_rank(0);
+        while first.immediate_probe_with_tag(WORKS).is_some() {
+            first.receive_into_with_tag(&mut [0_u8], WORKS);
+            are_any = true;
+        }
+        are_any
+    }
+
+    /// Says at rank 0, which may write for a while, that it works although it makes no calls.
+    fn say_that_it_works(&self) {
+        let is_due = self.said.get().is_none_or(|last| last.elapsed() >= WORKS_EVERY);
+        if self.rank == 0 && interrupt::is_stopping() && is_due {
+            self.said.set(Some(Instant::now()));
+            self.send_to_others(WORKS);
+        }
+    }
+
     /// Asks the other ranks to stop: one of them may wait for data without a call of its own.
     fn ask_to_stop(&self) {
+        self.send_to_others(STOP);
+    }
+
+    /// Sends the others a message that its tag explains.
+    fn send_to_others(&self, tag: i32) {
         let world = SimpleCommunicator::world();
         // So short a message is sent without a receiver.
         let others = (0..self.ranks).filter(|rank| *rank != self.rank);
-        others.for_each(|rank| world.process_at_rank(rank as i32).send_with_tag(&[1_u8], STOP));
+        others.for_each(|rank| world.process_at_rank(rank as i32).send_with_tag(&[1_u8], tag));
     }
 }
 
@@ -456,6 +495,7 @@ impl Exchange for World {
 
     fn idle(&mut self) {
         self.take_requests();
+        self.say_that_it_works();
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn check_alike(ranks: &mut Ranks, settings: &[(&str, String)]) -> Res
     let read = |rank: usize| -> Result<Vec<String>> {
         let place = sent_by(rank);
         let mut from = Saved::new(Path::new(&place), 0, &all[rank])?;
-        settings.iter().map(|_| text(&mut from)).collect()
+        settings.iter().map(|_| from.text(usize::MAX)).collect()
     };
     let first = read(0)?;
     for rank in 1..all.len() {
@@ -169,10 +169,6 @@ fn sent_by(rank: usize) -> String {
     format!("data of rank {rank}")
 }
 
-fn text(from: &mut Saved<'_>) -> Result<String> {
-    Ok(String::from_utf8_lossy(&from.bytes(usize::MAX)?).into_owned())
-}
-
 fn add_text(to: &mut Saving, text: Option<&str>) {
     to.number(u64::from(text.is_some()));
     to.bytes(text.unwrap_or_default().as_bytes());
@@ -180,15 +176,8 @@ fn add_text(to: &mut Saving, text: Option<&str>) {
 
 fn maybe_text(from: &mut Saved<'_>) -> Result<Option<String>> {
     let is_some = from.at_most(1)? == 1;
-    let text = text(from)?;
+    let text = from.text(usize::MAX)?;
     Ok(is_some.then_some(text))
-}
-
-/// Reads values of a number that is fixed.
-fn fixed<const N: usize>(from: &mut Saved<'_>) -> Result<[f64; N]> {
-    let mut values = [0.0; N];
-    from.fill_f64(&mut values)?;
-    Ok(values)
 }
 
 fn designs_to_bytes(designs: &[Made]) -> Vec<u8> {
@@ -285,7 +274,7 @@ fn template(from: &mut Saved<'_>) -> Result<BankTemplate> {
         f_low_hz,
         f_final_hz,
         norm,
-    ] = fixed(from)?;
+    ] = from.f64_array()?;
     let (autocorrelation, whitened) = (from.complex(usize::MAX)?, from.complex(usize::MAX)?);
     Ok(BankTemplate {
         name,

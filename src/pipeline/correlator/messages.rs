@@ -81,7 +81,7 @@ impl Division {
         self.channels[rank].iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Returns the plan of this rank's F-engine, or of its X-engine, of a plan of all antennas and channels.
+    /// Returns the plans of this rank's F-engine and X-engine, from the plan of all antennas and channels.
     ///
     /// # Errors
     /// As [`Plan::new`].

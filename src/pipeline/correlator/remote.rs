@@ -133,21 +133,23 @@ impl RemoteRecording {
     }
 
     fn load(from: &mut Saved<'_>) -> Result<Self> {
-        let [path, source_name, telescope] = [text(from)?, text(from)?, text(from)?];
-        let [has_ra, has_dec] = exactly(from.flags(2)?, from)?;
-        let [ra_deg, dec_deg] = exactly(from.f64s(2)?, from)?;
+        let mut text = || from.text(MAX_TEXT);
+        let [path, source_name, telescope] = [text()?, text()?, text()?];
+        let [has_ra, has_dec] = from.flag_array()?;
+        let [ra_deg, dec_deg] = from.f64_array()?;
         let day = from.signed()?;
-        let [seconds, tsamp_s, scale] = exactly(from.f64s(3)?, from)?;
+        let [seconds, tsamp_s, scale] = from.f64_array()?;
         let centres_hz = from.f64s(MAX_COUNT)?;
         let encoding = VoltageEncoding::ALL[from.at_most(VoltageEncoding::ALL.len() - 1)?];
         let mut number = || from.number().map(|number| number as usize);
         let [recorded_bits, antennas, polarizations] = [number()?, number()?, number()?];
-        let [lower_sideband, is_stated, is_circular, is_live] = exactly(from.flags(4)?, from)?;
+        let [lower_sideband, is_stated, is_circular, is_live] = from.flag_array()?;
         let times = from.maybe()?;
         let filter = from.maybe()?.map(|channels| filter(channels as usize, from)).transpose()?;
-        let [is_cut] = exactly(from.flags(1)?, from)?;
+        let [is_cut] = from.flag_array()?;
         let count = from.at_most(MAX_TEXT)?;
-        let mut texts = (0..count).map(|_| text(from)).collect::<Result<Vec<_>>>()?.into_iter();
+        let mut texts =
+            (0..count).map(|_| from.text(MAX_TEXT)).collect::<Result<Vec<_>>>()?.into_iter();
         let cut = if is_cut { texts.next() } else { None };
         let header = VoltageHeader {
             path: path.into(),
@@ -173,19 +175,7 @@ impl RemoteRecording {
 fn filter(channels: usize, from: &mut Saved<'_>) -> Result<FilterGeometry> {
     let mut number = || from.number().map(|number| number as usize);
     let [taps, p, q] = [number()?, number()?, number()?];
-    Ok(FilterGeometry { channels, taps, window: text(from)?, oversampling: (p, q) })
-}
-
-fn text(from: &mut Saved<'_>) -> Result<String> {
-    let bytes = from.bytes(MAX_TEXT)?;
-    String::from_utf8(bytes).map_err(|error| from.fault("text", error.to_string()))
-}
-
-/// Checks the number of values.
-fn exactly<T, const COUNT: usize>(values: Vec<T>, from: &Saved<'_>) -> Result<[T; COUNT]> {
-    let found = values.len();
-    let fault = |_| from.fault("values", format!("{found} found, expected {COUNT}"));
-    values.try_into().map_err(fault)
+    Ok(FilterGeometry { channels, taps, window: from.text(MAX_TEXT)?, oversampling: (p, q) })
 }
 
 /// Returns the rank of each correlated antenna, by ascending array number: that of the recording which has it.
@@ -207,9 +197,8 @@ pub(super) fn owners(readers: &[usize], each: &[usize], antennas: &[usize]) -> R
     match owners.is_sorted() {
         true => Ok(owners),
         false => {
-            let rule = "the antennas of each rank must follow each other in the array: give the streams in the order of \
-                        their antennas";
-            Err(Error::parameter("order of the streams", "another", rule))
+            let rule = "the antennas of each rank must follow each other in the array";
+            Err(Error::parameter("order of the streams", "not that of their antennas", rule))
         }
     }
 }
