@@ -12,7 +12,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::geometry::DelayPolynomial;
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::pipeline::correlator::{
-    ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre, Ranks, Summary,
+    ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre, Summary,
 };
 use sidereal::voltage::VoltageEncoding;
 
@@ -24,8 +24,6 @@ mod cuda;
 mod memory;
 #[path = "common/random.rs"]
 mod random;
-#[path = "common/ranks.rs"]
-mod ranks;
 
 use VoltageEncoding::{Complex8, Complex16, ComplexF32, Real8, Real16};
 use array::{drain, inputs, polynomial, recording};
@@ -390,38 +388,5 @@ fn several_gpus_have_the_visibilities_of_one() {
             assert!(summary.made_on_device && expected.len() > 1, "{name}");
             assert!(found == expected, "{name}: gulp {gulp}");
         }
-    }
-}
-
-#[test]
-fn ranks_multiply_spectra_of_the_host() {
-    let _turn = DEVICE.read().unwrap();
-    let Some(gpu) = cuda::backend(1) else { return };
-    let scenes = [
-        Scene::new(Complex8, 2, 6000).flagged(),
-        Scene::new(Complex8, 1, 3000).flagged().with(|options| options.channelize = Some(false)),
-    ];
-    for scene in scenes {
-        // Integers are multiplied exactly, and the host makes them in either case.
-        let (expected, host) = scene.run(&Backend::best(1), 0);
-        let array = array::array(ANTENNAS);
-        let work = |exchange: ranks::Connected| {
-            let ranks = Ranks::new(Box::new(exchange)).unwrap();
-            let inputs = inputs(&scene.recordings);
-            let mut correlator =
-                ArrayCorrelator::divided(&array, inputs, &scene.options, &gpu, ranks).unwrap();
-            (drain(&mut correlator), correlator.summary())
-        };
-        let found: Vec<_> = std::thread::scope(|scope| {
-            let work = &work;
-            let start = |own| scope.spawn(move || work(own));
-            let threads: Vec<_> = ranks::Connected::all(2).into_iter().map(start).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        let (integrations, summary) = &found[0];
-        assert!(*integrations == expected);
-        assert_eq!(summary.antennas, host.antennas);
-        assert!(!summary.made_on_device);
-        assert!(summary.not_on_device.as_ref().is_some_and(|why| why.contains("ranks")));
     }
 }

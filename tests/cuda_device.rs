@@ -9,7 +9,7 @@ use sidereal::Error;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::measure;
 use sidereal::backend::cuda::{
-    Arguments, CopiedRows, Device, Function, Module, ReadRows, RowReader, Stream,
+    Arguments, CopiedRows, Device, Function, LockedBlock, Module, ReadRows, RowReader, Stream,
 };
 
 const KERNELS: &str = r#"
@@ -318,6 +318,40 @@ fn rows_are_copied_from_any_device() {
 }
 
 /// The measurement itself checks that the rows of each device come to lie between those of the others.
+#[test]
+fn locked_blocks_carry_bytes_from_a_device_and_rows_to_it() {
+    let Some(device) = device() else { return };
+    let values: Vec<u8> = (0..200).collect();
+    let from = device.upload(&values).unwrap();
+    let mut block = LockedBlock::new(&device, 160).unwrap();
+    assert_eq!((block.len(), block.is_empty()), (160, false));
+    block.copy_out(&from, 100..180, 0).unwrap();
+    block.copy_out(&from, 20..100, 80).unwrap();
+    let host = block.host().unwrap().to_vec();
+    assert!(host == [&values[100..180], &values[20..100]].concat());
+    assert!(matches!(block.copy_out(&from, 0..161, 0), Err(Error::Shape { .. })));
+    let work = device.stream().unwrap();
+    for (bytes, rows, from_stride, to_stride) in
+        [(7, 5, 20, 11), (20, 1, 0, 0), (8, 4, 8, 8), (0, 3, 9, 9), (3, 0, 3, 3)]
+    {
+        let mut to = device.upload(&[0xee_u8; 100]).unwrap();
+        let copied = CopiedRows { bytes, rows, from_stride, to_stride };
+        block.copy_rows_in(13, &mut to, 9, &copied).unwrap();
+        block.awaited_by(&work).unwrap();
+        work.synchronize().unwrap();
+        let mut expected = vec![0xee_u8; 100];
+        for row in 0..rows {
+            let own = &host[13 + row * from_stride..][..bytes];
+            expected[9 + row * to_stride..][..bytes].copy_from_slice(own);
+        }
+        let mut found = vec![0; 100];
+        to.download(0, &mut found).unwrap();
+        assert_eq!(found, expected, "{copied:?}");
+        let after = CopiedRows { bytes: 8, rows: 20, from_stride: 8, to_stride: 8 };
+        assert!(matches!(block.copy_rows_in(1, &mut to, 0, &after), Err(Error::Shape { .. })));
+    }
+}
+
 #[test]
 fn several_gpus_exchange_rows() {
     let Some((_, Backend::Cuda(first, _))) = several(1) else { return };

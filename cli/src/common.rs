@@ -23,6 +23,8 @@ pub(crate) enum Device {
     Cpu,
     /// Slow double-precision reference implementation, to check the others.
     Reference,
+    /// The first NVIDIA GPU; of several processes on a machine, each has the next one.
+    AnyCuda,
     /// NVIDIA GPUs with these numbers: one at least, each once.
     Cuda(Vec<usize>),
     /// All NVIDIA GPUs.
@@ -38,6 +40,7 @@ impl Device {
             Self::Cpu => "cpu".to_owned(),
             Self::Reference => "reference".to_owned(),
             Self::Auto => "auto".to_owned(),
+            Self::AnyCuda => "cuda".to_owned(),
             Self::AllCuda => "cuda:all".to_owned(),
             Self::Cuda(ordinals) => {
                 let ordinals: Vec<String> = ordinals.iter().map(usize::to_string).collect();
@@ -278,10 +281,12 @@ impl Common {
         let ordinals = match &self.device {
             Device::Reference => return Ok(Backend::Reference),
             Device::Cpu | Device::Auto => return Ok(Backend::Cpu(level, Threads::new(threads))),
+            Device::AnyCuda if self.place.is_none() => vec![0],
             Device::Cuda(ordinals) => ordinals.clone(),
-            Device::AllCuda => (0..cuda::Device::count()?.max(1)).collect(),
+            Device::AnyCuda | Device::AllCuda => (0..cuda::Device::count()?.max(1)).collect(),
         };
-        if ordinals.len() > 1 && gpus == Gpus::One {
+        let names_several = self.device != Device::AnyCuda && ordinals.len() > 1;
+        if names_several && gpus == Gpus::One {
             let rule = "it must name one GPU: only search, correlate, channelize and spiir search divide their work among several";
             return Err(Error::parameter("--device", self.device.text(), rule));
         }
@@ -302,7 +307,7 @@ impl Common {
         let ordinals = match &self.device {
             Device::Cuda(ordinals) => ordinals.clone(),
             Device::AllCuda => (0..cuda::Device::count()?).collect(),
-            Device::Auto | Device::Cpu | Device::Reference => Vec::new(),
+            Device::Auto | Device::AnyCuda | Device::Cpu | Device::Reference => Vec::new(),
         };
         let count = ordinals.len();
         let is_twice = (1..count).any(|index| ordinals[..index].contains(&ordinals[index]));
@@ -329,6 +334,10 @@ impl Common {
     pub(crate) fn of_gpu(&self, error: Error) -> Error {
         match &self.device {
             Device::Cuda(ordinals) if ordinals.len() == 1 => error.on_device(ordinals[0]),
+            Device::AnyCuda => {
+                let count = cuda::Device::count().unwrap_or(1).max(1);
+                error.on_device(self.place.map_or(0, |place| place.local % count))
+            }
             _ => error,
         }
     }
@@ -438,7 +447,7 @@ impl Common {
     /// [`Error::Parameter`].
     pub(crate) fn on_host_only(&self, verb: &str) -> Result<()> {
         match self.device {
-            Device::Cuda(_) | Device::AllCuda => {
+            Device::AnyCuda | Device::Cuda(_) | Device::AllCuda => {
                 let rule = format!("{verb} has no kernels for a GPU: use cpu or auto");
                 Err(Error::parameter("--device", "cuda", rule))
             }
@@ -521,7 +530,7 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
         "cpu" => return Ok(Device::Cpu),
         "reference" => return Ok(Device::Reference),
         "auto" => return Ok(Device::Auto),
-        "cuda" => return Ok(Device::Cuda(vec![0])),
+        "cuda" => return Ok(Device::AnyCuda),
         "cuda:all" => return Ok(Device::AllCuda),
         _ => {}
     }
@@ -693,7 +702,7 @@ mod tests {
             ("cpu", Device::Cpu),
             ("reference", Device::Reference),
             ("auto", Device::Auto),
-            ("cuda", Device::Cuda(vec![0])),
+            ("cuda", Device::AnyCuda),
             ("CUDA:3", Device::Cuda(vec![3])),
             ("cuda:1,0", Device::Cuda(vec![1, 0])),
             ("cuda:all", Device::AllCuda),

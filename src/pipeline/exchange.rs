@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,14 @@ impl Agreement {
         Self { state, number, rank: (value & (MAX_RANKS as u64 - 1)) as usize }
     }
 
+    /// Agrees with all ranks, within a call: this is the agreement of a rank alone.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    fn among(self, exchange: &mut dyn Exchange) -> Result<Self> {
+        exchange.least(self.encoded()).map(Self::decoded)
+    }
+
     /// Fails unless all ranks go on.
     ///
     /// # Errors
@@ -157,6 +165,23 @@ impl Agreement {
                 why: "it ended early, and its own message says why".to_owned(),
             },
         }
+    }
+}
+
+/// Agreement at the start of a call that not all ranks were ready for: no rank makes it, or a later one.
+struct Unready {
+    /// Error of this rank, until it is returned.
+    own: Option<Error>,
+    agreement: Agreement,
+}
+
+/// End of all calls, which the thread that makes them finds; the same at all ranks.
+#[derive(Clone, Default)]
+struct LastCall(Arc<Mutex<Option<Unready>>>);
+
+impl LastCall {
+    fn state(&self) -> MutexGuard<'_, Option<Unready>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -192,6 +217,7 @@ pub struct Ranks {
     unsettled: Option<(State, Pending<Agreement>)>,
     /// Whether no rank expects another call.
     is_over: bool,
+    last_call: LastCall,
     early: EarlyEnd,
 }
 
@@ -239,6 +265,7 @@ impl Ranks {
             repeats: false,
             unsettled: None,
             is_over: false,
+            last_call: LastCall::default(),
             early,
         })
     }
@@ -299,28 +326,62 @@ impl Ranks {
         work: impl FnOnce(&mut dyn Exchange) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let (result, pending) = sync_channel(1);
+        let last = self.last_call.clone();
         let order: Order = Box::new(move |exchange| {
-            // The caller may have given up.
-            let _ = result.send(work(exchange));
+            if last.state().is_none() {
+                // The caller may have given up.
+                let _ = result.send(work(exchange));
+            }
         });
         // Without the thread the result is missing, and its reader reports that.
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
         Pending(pending)
     }
 
+    /// Begins a call that is made only if all ranks are ready for it: `ready` of this rank is called when it is due, and the least
+    /// `number` of all ranks is passed to `work`. If a rank is not ready, no rank makes this call or a later one.
+    pub(super) fn begin_ready<S: Send + 'static, T: Send + 'static>(
+        &self,
+        mut subject: S,
+        number: u64,
+        ready: impl FnOnce(&mut S) -> Result<()> + Send + 'static,
+        work: impl FnOnce(S, &mut dyn Exchange, u64) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (last, rank) = (self.last_call.clone(), self.own);
+        self.begin(move |exchange| {
+            let own = ready(&mut subject).err();
+            let state = if own.is_none() { State::GoesOn } else { State::Failed };
+            let agreement = Agreement { state, number, rank }.among(exchange)?;
+            if agreement.state < State::GoesOn {
+                *last.state() = Some(Unready { own, agreement });
+                return Err(ended());
+            }
+            work(subject, exchange, agreement.number)
+        })
+    }
+
     /// Waits for a call.
     ///
     /// # Errors
-    /// The error of the call; no call can follow it.
+    /// The error of the call; no call can follow it. That of this rank, or [`Error::Unavailable`] that names another, if they were not
+    /// ready for it.
     pub(super) fn wait<T>(&mut self, pending: Pending<T>) -> Result<T> {
         let lost = |_| {
             let why = "the thread that makes its calls failed".to_owned();
             Err(Error::Unavailable { what: "the exchange between ranks".to_owned(), why })
         };
-        pending.0.recv().unwrap_or_else(lost).inspect_err(|_| {
-            self.is_over = true;
+        let result = pending.0.recv().unwrap_or_else(lost);
+        if result.is_ok() {
+            return result;
+        }
+        self.is_over = true;
+        let unready = self.last_call.state().as_mut().map(|last| (last.own.take(), last.agreement));
+        let Some((own, agreement)) = unready else {
             self.early.change(|cause| (cause.is_own, cause.is_broken) = (true, true));
-        })
+            return result;
+        };
+        self.note(if own.is_some() { State::Failed } else { State::GoesOn }, agreement);
+        Err(own.unwrap_or_else(|| agreement.failure()))
     }
 
     /// Makes a call.
@@ -341,8 +402,8 @@ impl Ranks {
     /// As [`Ranks::wait`]; [`Error::Unavailable`] after the last call.
     pub(super) fn agree(&mut self, state: State, number: u64) -> Result<Agreement> {
         self.check_order()?;
-        let own = Agreement { state, number, rank: self.own }.encoded();
-        let agreement = self.call(move |exchange| exchange.least(own).map(Agreement::decoded))?;
+        let own = Agreement { state, number, rank: self.own };
+        let agreement = self.call(move |exchange| own.among(exchange))?;
         self.note(state, agreement);
         Ok(agreement)
     }
@@ -359,10 +420,10 @@ impl Ranks {
         work: impl FnOnce(&mut dyn Exchange, u64) -> Result<T> + Send + 'static,
     ) -> Result<Pending<T>> {
         self.check_order()?;
-        let own = Agreement { state, number, rank: self.own }.encoded();
+        let own = Agreement { state, number, rank: self.own };
         let (agreed, unsettled) = sync_channel(1);
         let pending = self.begin(move |exchange| {
-            let agreement = exchange.least(own).map(Agreement::decoded);
+            let agreement = own.among(exchange);
             let number = agreement.as_ref().ok().and_then(|own| own.check().ok());
             // The caller may have given up.
             let _ = agreed.send(agreement);
@@ -651,6 +712,21 @@ mod tests {
         assert!(stopped.unwrap_err().is_stop());
         let agreement = ranks.agree(State::Stopped, 0).unwrap();
         assert!(agreement.check().unwrap_err().is_stop());
+    }
+
+    #[test]
+    fn a_call_that_a_rank_is_not_ready_for_is_the_last_one() {
+        let mut ranks = Ranks::new(Box::new(Alone(2))).unwrap();
+        let early = ranks.early_end();
+        let ready = |_: &mut ()| Err(Error::stopped("a GPU"));
+        let work = |(), _: &mut dyn Exchange, _| -> Result<()> { panic!("a call of no rank") };
+        let failed = ranks.begin_ready((), 1, ready, work);
+        let later = ranks.begin(|_| -> Result<()> { panic!("a later call") });
+        assert!(ranks.wait(failed).unwrap_err().is_stop());
+        // A caller that has waited for the other call before has the error that names the rank.
+        assert!(ranks.wait(later).unwrap_err().to_string().contains("rank 0"));
+        drop(ranks);
+        assert_eq!((early.rank(), early.is_own(), early.is_broken()), (Some(0), true, false));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Antennas whose samples arrive, of unknown length and with missing samples known block by block, are correlated to the bits of
 //! their recordings.
 
-#[path = "../voltage/arriving.rs"]
-pub(crate) mod source;
-
 use std::ops::Range;
 
 use num_complex::Complex;
@@ -15,8 +12,8 @@ use sidereal::pipeline::correlator::{
 };
 use sidereal::simulate::array::ArraySimulator;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
-use source::Arriving;
 
+use crate::support::arriving::Arriving;
 use crate::support::memory::Memory;
 use crate::support::random::Random;
 use crate::support::tracked::{ANTENNAS, Case, PLAIN, array};

@@ -2,196 +2,26 @@
 //! end when one ends.
 
 use sidereal::backend::Backend;
-use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::pipeline::correlator::{
-    ArrayCorrelator, ArrayInput, CorrelateOptions, Gains, Integration, Ranks, RemoteRecording,
-    Summary,
+    ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Ranks, RemoteRecording,
 };
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
-use crate::arriving::source::Arriving;
-use crate::support::array::{self, drain, name, recording};
-use crate::support::memory::{self, Memory, noise};
+use crate::support::array::{self, drain, recording};
+use crate::support::divided::{Case, case, divided};
+use crate::support::memory::{self, noise};
 use crate::support::random::Random;
 use crate::support::ranks::Connected;
 
-/// Results of a rank.
-#[derive(Debug)]
-struct Returned {
-    integrations: Vec<Integration>,
-    summary: Option<Summary>,
-    error: Option<Error>,
-    /// Rank that ended the run early, and whether it was this one.
-    early: (Option<usize>, bool),
+/// Returns the backend of a rank: ranks may have other numbers of threads.
+fn of_rank(rank: usize) -> Backend {
+    Backend::best(1 + rank % 2)
 }
 
-/// Work of one rank with its ranks, until the end or an error.
-fn follow(
-    correlator: Result<ArrayCorrelator>,
-    most: usize,
-) -> (Vec<Integration>, Option<Summary>, Option<Error>) {
-    let mut correlator = match correlator {
-        Ok(correlator) => correlator,
-        Err(error) => return (Vec::new(), None, Some(error)),
-    };
-    let (mut all, mut integration) = (Vec::new(), Integration::new());
-    while all.len() < most {
-        match correlator.next_integration(&mut integration) {
-            Ok(true) => all.push(integration.clone()),
-            Ok(false) => break,
-            Err(error) => return (all, Some(correlator.summary()), Some(error)),
-        }
-    }
-    (all, Some(correlator.summary()), None)
-}
-
-/// Correlates with several ranks; `bind` builds the correlator of each, and each returns `most` integrations at most.
-fn divided(
-    ranks: usize,
-    most: impl Fn(usize) -> usize + Sync,
-    bind: impl Fn(Ranks) -> Result<ArrayCorrelator> + Sync,
-) -> Vec<Returned> {
-    std::thread::scope(|scope| {
-        let (bind, most) = (&bind, &most);
-        let work = |exchange: Connected| {
-            move || {
-                let rank = exchange.rank;
-                let ranks = Ranks::new(Box::new(exchange)).unwrap();
-                let early = ranks.early_end();
-                let (integrations, summary, error) = follow(bind(ranks), most(rank));
-                assert!(!early.is_broken(), "rank {rank}: {error:?}");
-                Returned { integrations, summary, error, early: (early.rank(), early.is_own()) }
-            }
-        };
-        let threads: Vec<_> =
-            Connected::all(ranks).into_iter().map(|own| scope.spawn(work(own))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
-
-/// A correlation of recordings, some with several antennas.
-#[derive(Clone, Debug)]
-struct Case {
-    recordings: Vec<Memory>,
-    /// Antennas of each recording.
-    antennas: Vec<usize>,
-    options: CorrelateOptions,
-    /// Whether the samples arrive, of unknown length.
-    is_live: bool,
-}
-
-impl Case {
-    fn inputs(&self) -> Vec<ArrayInput> {
-        let mut first = 0;
-        let input = |(memory, antennas): (&Memory, &usize)| {
-            first += antennas;
-            let names = (first - antennas..first).map(name).collect();
-            let source = memory.boxed();
-            let source = if self.is_live { Arriving::boxed(source) } else { source };
-            ArrayInput { antennas: names, source }
-        };
-        self.recordings.iter().zip(&self.antennas).map(input).collect()
-    }
-
-    fn one(&self) -> (Vec<Integration>, Summary) {
-        let (array, backend) = (array::array(self.antennas.iter().sum()), Backend::best(2));
-        let correlator = ArrayCorrelator::new(&array, self.inputs(), &self.options, &backend);
-        let mut correlator = correlator.unwrap();
-        let all = drain(&mut correlator);
-        let summary = correlator.summary();
-        (all, summary)
-    }
-
-    fn divided(&self, ranks: usize) -> Vec<Returned> {
-        let array = array::array(self.antennas.iter().sum());
-        divided(
-            ranks,
-            |_| usize::MAX,
-            |ranks| {
-                // Ranks may have other threads, and other gulps.
-                let backend = Backend::best(1 + ranks.own() % 2);
-                let gulp = self.options.gulp * (1 + ranks.own());
-                let options = CorrelateOptions { gulp, ..self.options.clone() };
-                ArrayCorrelator::divided(&array, self.inputs(), &options, &backend, ranks)
-            },
-        )
-    }
-
-    /// Checks that ranks return what a single process returns.
-    fn check(&self, ranks: usize) {
-        let (expected, summary) = self.one();
-        let returned = self.divided(ranks);
-        for (rank, own) in returned.iter().enumerate() {
-            assert!(own.error.is_none(), "{:?}", own.error);
-            assert_eq!(own.integrations.len(), expected.len());
-            let is_empty = |own: &Integration| own.sums.is_empty() && own.counts.is_empty();
-            assert!(rank == 0 || own.integrations.iter().all(is_empty));
-        }
-        let found = &returned[0];
-        assert!(found.integrations == expected, "{ranks} ranks, {:?}", self.options);
-        let own = found.summary.as_ref().unwrap();
-        assert_eq!(own.antennas, summary.antennas);
-        assert_eq!(own.not_finite, summary.not_finite);
-        assert_eq!((own.spectra, own.integrations), (summary.spectra, summary.integrations));
-    }
-}
-
-const TIMES: usize = 9000;
-
-/// Recordings of random shape with flags, and random options.
-fn case(random: &mut Random) -> Case {
-    use VoltageEncoding::{Complex8, ComplexF32, Real8};
-    let encoding = [Complex8, Complex8, ComplexF32, Real8][random.below(4)];
-    let mut centres: Vec<f64> = (0..1 + random.below(4)).map(|own| 20.0 + own as f64).collect();
-    if random.below(2) == 0 {
-        centres.reverse();
-    }
-    let polarizations = 1 + random.below(2);
-    let is_direct = encoding != Real8 && random.below(2) == 0;
-    let lower_sideband = random.below(4) == 0;
-    let antennas: Vec<usize> = (0..1 + random.below(5)).map(|_| 1 + random.below(7) / 5).collect();
-    let own = |recording_: usize, random: &mut Random| {
-        let header = VoltageHeader {
-            polarizations,
-            lower_sideband,
-            antennas: antennas[recording_],
-            ..memory::header(&centres, encoding)
-        };
-        let amplitude = 5.0 + random.uniform() * 20.0;
-        let mut memory = recording(&header, recording_, TIMES, |stream, time| {
-            noise(100 * recording_ + stream, time) * amplitude
-        });
-        for _ in 0..random.below(3) {
-            let start = random.below(header.streams());
-            let end = start + 1 + random.below(header.streams() - start);
-            let (first, times) = (random.below(TIMES) as u64, 1 + random.below(900) as u64);
-            memory.flags.push(Flag { streams: start..end, start: first, times });
-        }
-        memory.flags.sort_by_key(|flag| flag.start);
-        if encoding == ComplexF32 && random.below(2) == 0 {
-            let place = 8 * random.below(TIMES);
-            memory.streams[0][place..place + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-        }
-        memory
-    };
-    let recordings = (0..antennas.len()).map(|place| own(place, random)).collect();
-    let channels = if is_direct { 1 } else { [8, 16, 30][random.below(3)] };
-    let divisors: Vec<usize> = [1, 2, 5].into_iter().filter(|own| channels % own == 0).collect();
-    let hop = if encoding == Real8 { 2 * channels } else { channels };
-    let spectra = TIMES / hop;
-    let cables = (0..antennas.iter().sum()).map(|own| 0.37e-6 * own as f64).collect();
-    let options = CorrelateOptions {
-        channelize: Some(!is_direct),
-        nbits: [8, 4, 32][random.below(3)].max(if is_direct { 8 } else { 4 }),
-        gains: if random.below(3) == 0 { Gains::Fixed(0.3) } else { Gains::Auto },
-        average_channels: divisors[random.below(divisors.len())],
-        integration_s: (1 + random.below(spectra / 2)) as f64 * hop as f64 * 1e-6,
-        gulp: [0, 7, 64, 100][random.below(4)],
-        cable_delays_s: if random.below(2) == 0 { cables } else { Vec::new() },
-        ..CorrelateOptions::new(channels)
-    };
-    Case { recordings, antennas, options, is_live: false }
+/// Returns the integrations of a single process.
+fn one(case: &Case) -> Vec<Integration> {
+    case.one(&Backend::best(2)).0
 }
 
 #[test]
@@ -199,18 +29,9 @@ fn ranks_return_the_bits_of_one_process() {
     let mut random = Random::new(11);
     let mut checked = [0; 5];
     for _ in 0..60 {
-        let mut case = case(&mut random);
-        case.is_live = random.below(3) == 0;
-        if case.is_live {
-            for own in &mut case.recordings {
-                own.header.times = Some((TIMES - random.below(3) * 1500) as u64);
-            }
-        }
-        let options = &case.options;
-        let channels = case.recordings[0].header.centres_hz.len() * options.channels;
-        let most = case.antennas.iter().sum::<usize>().min(channels / options.average_channels);
-        let ranks = 1 + random.below(most.min(4));
-        case.check(ranks);
+        let case = case(&mut random, 9000);
+        let ranks = case.ranks(&mut random);
+        case.check(ranks, &Backend::best(2), of_rank);
         checked[ranks] += 1;
     }
     assert!(checked[1..].iter().all(|count| *count > 4), "{checked:?}");
@@ -237,8 +58,7 @@ fn recordings_that_only_one_rank_can_read_give_the_bits_of_one_process() {
     let mut random = Random::new(5);
     let mut checked = 0;
     while checked < 12 {
-        let mut case = case(&mut random);
-        case.is_live = random.below(2) == 0;
+        let case = case(&mut random, 9000);
         let options = &case.options;
         let channels = case.recordings[0].header.centres_hz.len() * options.channels;
         let recordings = case.recordings.len();
@@ -263,7 +83,7 @@ fn recordings_that_only_one_rank_can_read_give_the_bits_of_one_process() {
         );
         let what = format!("{ranks} ranks, {readers:?}, {options:?}");
         assert!(returned.iter().all(|own| own.error.is_none()), "{what}: {returned:?}");
-        assert!(returned[0].integrations == case.one().0, "{what}");
+        assert!(returned[0].integrations == one(&case), "{what}");
         checked += 1;
     }
 }
@@ -332,7 +152,7 @@ fn the_same_ranks_correlate_one_observation_after_another() {
         threads.into_iter().map(|own| own.join().unwrap()).collect::<Vec<_>>()
     });
     for (case, found) in cases.iter().zip(&found[0]) {
-        assert!(*found == case.one().0);
+        assert!(*found == one(case));
     }
 }
 
@@ -348,12 +168,12 @@ fn six() -> Case {
 
 #[test]
 fn a_source_that_fails_at_one_rank_ends_all_of_them() {
-    let (whole, _) = six().one();
+    let whole = one(&six());
     for (broken, culprit) in [(0, 0), (3, 1), (5, 2)] {
         let mut case = six();
         case.options.gulp = 0;
         case.recordings[broken].broken_from = Some(30_000);
-        let returned = case.divided(3);
+        let returned = case.divided(3, of_rank);
         for (rank, own) in returned.iter().enumerate() {
             let error = own.error.as_ref().unwrap().to_string();
             let expected = if rank == culprit { "a sector is broken" } else { "rank " };
@@ -369,13 +189,13 @@ fn a_source_that_fails_at_one_rank_ends_all_of_them() {
         for own in &mut short.recordings {
             own.header.times = Some(128 + (last.first + last.spectra - 1) * 16);
         }
-        assert_eq!(Some(last), short.one().0.last());
+        assert_eq!(Some(last), one(&short).last());
     }
 }
 
 #[test]
 fn a_stop_at_one_rank_stops_all_of_them() {
-    let (whole, _) = six().one();
+    let whole = one(&six());
     let case = six();
     let array = array::array(6);
     let returned = divided(
@@ -435,7 +255,7 @@ fn more_ranks_than_antennas_or_channels_are_an_error() {
     let mut case = six();
     for (ranks, channels, words) in [(7, 16, ["7", "6 antennas"]), (5, 2, ["5", "4 channels"])] {
         case.options.channels = channels;
-        for own in case.divided(ranks) {
+        for own in case.divided(ranks, of_rank) {
             let error = own.error.unwrap().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
@@ -464,5 +284,5 @@ fn messages_count_as_memory() {
         |ranks| ArrayCorrelator::divided(&array, case.inputs(), &limit(memory), &backend, ranks),
     );
     assert!(returned[0].error.is_none(), "{:?}", returned[0].error);
-    assert!(returned[0].integrations == case.one().0);
+    assert!(returned[0].integrations == one(&case));
 }

@@ -3,10 +3,14 @@
 
 #[path = "array.rs"]
 pub(crate) mod array;
+#[path = "../voltage/arriving.rs"]
+pub(crate) mod arriving;
 #[path = "../common/mod.rs"]
 pub(crate) mod common;
 #[path = "../common/correlate.rs"]
 pub(crate) mod correlate;
+#[path = "divided.rs"]
+pub(crate) mod divided;
 #[path = "../voltage/memory.rs"]
 pub(crate) mod memory;
 #[path = "../common/random.rs"]

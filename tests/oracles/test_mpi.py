@@ -16,6 +16,8 @@ from conftest import BUILT, ROOT
 # The program that `./check mpi` builds.
 PROGRAM = pathlib.Path(os.environ.get("SIDEREAL_MPI", ROOT / "target" / "mpi" / "sidereal"))
 RANKS = "OMPI_COMM_WORLD_RANK"
+# The emulated GPU that `./check emulated` builds.
+EMULATOR = ROOT / "target" / "cuda_on_host"
 
 if shutil.which("mpirun") is None:
     pytest.skip("mpirun is not installed", allow_module_level=True)
@@ -26,12 +28,18 @@ if not PROGRAM.exists():
 class Job:
     """A run of mpirun, whose output goes to a file: processes that survive it would keep a pipe open."""
 
-    def __init__(self, folder, ranks, *words, program=PROGRAM):
+    def __init__(self, folder, ranks, *words, program=PROGRAM, variables=None):
         self.log = folder / "mpirun.log"
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, program, *words]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [str(word) for word in command], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [str(word) for word in command],
+                cwd=folder,
+                env={**os.environ, **(variables or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def wait(self, seconds=120):
@@ -103,6 +111,46 @@ def test_ranks_write_the_file_of_one_process(small, options):
         documents = [json.loads((folder / f"{name}.uvh5.json").read_text()) for name in ("one", "ranks")]
         assert documents[0]["antennas"] == documents[1]["antennas"]
         assert documents[0]["provenance"] == documents[1]["provenance"]
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    """A folder with recordings, their names, and variables with which the program finds two emulated GPUs."""
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.skip("the emulated CUDA device was not built (./check emulated)")
+    folder = tmp_path_factory.mktemp("emulated")
+    names = simulate(folder, 5, "--bandwidth", 1, "--seconds", 0.05)
+    variables = {"LD_LIBRARY_PATH": str(EMULATOR), "SIDEREAL_EMULATED_DEVICES": "2", "SIDEREAL_CACHE_DIR": str(EMULATOR / "cubins")}
+    return folder, names, variables
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--channels", "64", "--integration", "0.01", "--phase-centre", "139.5,-12.1"),
+        ("--channels", "16", "--integration", "0.007", "--nbits", "32", "--drift", "--gulp", "333"),
+    ],
+)
+def test_ranks_with_gpus_write_the_file_of_one_process_with_one(emulated, options):
+    folder, names, variables = emulated
+    one = [str(word) for word in [PROGRAM, *correlation("one.uvh5", names, "--overwrite", "--device", "cuda:0", *options)]]
+    subprocess.run(one, cwd=folder, check=True, timeout=300, capture_output=True, env={**os.environ, **variables})
+    expected = (folder / "one.uvh5").read_bytes()
+    for ranks in (2, 3):
+        words = correlation("ranks.uvh5", names, "--overwrite", "--device", "cuda", *options)
+        code, output = Job(folder, ranks, *words, variables=variables).wait(300)
+        assert code == 0 and output.count("Correlated") == 1, output
+        assert (folder / "ranks.uvh5").read_bytes() == expected, f"{ranks} ranks"
+
+
+@pytest.mark.parametrize("failure", ["cuLaunchKernel:9", "cuMemcpyDtoHAsync_v2:2"])
+def test_a_gpu_that_fails_is_named_with_its_rank(emulated, failure):
+    folder, names, variables = emulated
+    words = correlation("failed.uvh5", names, "--overwrite", "--device", "cuda", "--drift", "--channels", "64", "--integration", "0.01", "--gulp", "50")
+    # Ranks have the two GPUs in turn, so that rank 1 alone has the second.
+    job = Job(folder, 2, *words, variables={**variables, "SIDEREAL_EMULATED_FAIL": f"{failure}:719:1"})
+    code, output = job.wait()
+    assert code != 0 and output.count("sidereal: rank 1: ") == 1 and "CUDA device 1" in output, output
 
 
 def working(job, folder, name, rank):

@@ -24,6 +24,8 @@ impl Place {
         let open_mpi =
             ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"];
         let mpich = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"];
+        // Other starters of the same interface, such as those of MVAPICH and of Cray's MPI.
+        let others = ["MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK"];
         let [rank, ranks, local] = match number(open_mpi[1]) {
             Some(_) => open_mpi,
             // srun sets these variables for independent runs, too.
@@ -31,7 +33,8 @@ impl Place {
             None => mpich,
         };
         let (rank, ranks) = (number(rank)?, number(ranks)?);
-        (ranks > 1).then(|| Self { rank, ranks, local: number(local).unwrap_or(rank) })
+        let local = [local].into_iter().chain(others).find_map(number).unwrap_or(rank);
+        (ranks > 1).then_some(Self { rank, ranks, local })
     }
 
     /// Makes the error of a verb that does not divide its work among processes; every rank exits with it, and only rank 0 prints
@@ -65,6 +68,8 @@ mod tests {
         assert_eq!(place(&open_mpi(0, 1)), None);
         let mpich = [("PMI_RANK", 2), ("PMI_SIZE", 3)];
         assert_eq!(place(&mpich), Some(Place { rank: 2, ranks: 3, local: 2 }));
+        let stated = [mpich[0], mpich[1], ("PMI_LOCAL_RANK", 1)];
+        assert_eq!(place(&stated), Some(Place { rank: 2, ranks: 3, local: 1 }));
         // Independent runs that srun starts.
         assert_eq!(place(&[mpich[0], mpich[1], ("SLURM_STEP_ID", 0)]), None);
         assert_eq!(place(&[]), None);

@@ -23,7 +23,7 @@ impl Bench {
     pub(crate) fn new(common: &Common, input_bytes: usize) -> Result<Self> {
         let ordinal = match common.device {
             Device::Cuda(ref ordinals) if ordinals.len() == 1 => ordinals[0],
-            Device::Auto => 0,
+            Device::Auto | Device::AnyCuda => 0,
             _ => {
                 let rule =
                     "kernels are tuned on one GPU: it must be cuda, cuda:1 and so on, or auto";

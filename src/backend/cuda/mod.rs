@@ -10,6 +10,7 @@ mod compile;
 mod device;
 mod foreign;
 mod fourier;
+mod locked_block;
 pub mod measure;
 mod memory;
 mod module;
@@ -30,6 +31,7 @@ pub use compile::{
 pub use device::{Device, MOST_JOINED, Properties, Status, kernels_at_hand, status};
 pub use foreign::owner;
 pub use fourier::{Fourier, Length};
+pub use locked_block::LockedBlock;
 pub use measure::{Rates, kernels};
 pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};

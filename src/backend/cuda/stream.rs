@@ -78,7 +78,7 @@ impl Device {
     }
 }
 
-/// Rows to copy within device memory.
+/// Rows to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedRows {
     /// Bytes per row.
@@ -89,6 +89,34 @@ pub struct CopiedRows {
     pub from_stride: usize,
     /// Bytes from row to row of the destination.
     pub to_stride: usize,
+}
+
+impl CopiedRows {
+    /// Checks that rows, at least one and not empty, do not overlap and lie within the memory of both sides.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for rows that overlap; [`Error::Shape`] past an end.
+    fn check(&self, from: RowMemory, to: RowMemory) -> Result<()> {
+        for (name, stride) in
+            [("stride of the source", self.from_stride), ("stride of the copy", self.to_stride)]
+        {
+            if self.rows > 1 && stride < self.bytes {
+                let rule = format!("rows have {} bytes", self.bytes);
+                return Err(Error::parameter(name, stride, rule));
+            }
+        }
+        let end = |first: usize, stride: usize| {
+            first.saturating_add((self.rows - 1).saturating_mul(stride)).saturating_add(self.bytes)
+        };
+        fits("copy of rows from a buffer", from.bytes, end(from.first, self.from_stride))?;
+        fits("copy of rows to a device's buffer", to.bytes, end(to.first, self.to_stride))
+    }
+}
+
+/// Memory of rows: its bytes, and the byte that the first row begins at.
+struct RowMemory {
+    bytes: usize,
+    first: usize,
 }
 
 impl Stream {
@@ -223,19 +251,8 @@ impl Stream {
         if rows.bytes == 0 || rows.rows == 0 {
             return Ok(());
         }
-        for (name, stride) in
-            [("stride of the source", rows.from_stride), ("stride of the copy", rows.to_stride)]
-        {
-            if rows.rows > 1 && stride < rows.bytes {
-                let rule = format!("rows have {} bytes", rows.bytes);
-                return Err(Error::parameter(name, stride, rule));
-            }
-        }
-        let end = |first: usize, stride: usize| {
-            first.saturating_add((rows.rows - 1).saturating_mul(stride)).saturating_add(rows.bytes)
-        };
-        fits("copy of rows from a buffer", from.len(), end(from_first, rows.from_stride))?;
-        fits("copy of rows to a device's buffer", to.len(), end(to_first, rows.to_stride))?;
+        let source = RowMemory { bytes: from.len(), first: from_first };
+        rows.check(source, RowMemory { bytes: to.len(), first: to_first })?;
         to.check_on(&self.device)?;
         self.bind()?;
         let name = match *from.device() == self.device {
@@ -352,6 +369,64 @@ impl Stream {
         };
         // SAFETY: the caller guarantees the rows.
         check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle) })
+    }
+
+    /// Enqueues the copy of rows of host memory, from byte `from_first` on, to a buffer of this device, from byte `to_first` on.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_rows_from`].
+    /// # Safety
+    /// The host memory must be neither written nor dropped until the copy has run.
+    pub unsafe fn copy_rows_in(
+        &self,
+        from: &Pinned<u8>,
+        from_first: usize,
+        to: &mut Buffer<u8>,
+        to_first: usize,
+        rows: &CopiedRows,
+    ) -> Result<()> {
+        if rows.bytes == 0 || rows.rows == 0 {
+            return Ok(());
+        }
+        let source = RowMemory { bytes: from.len(), first: from_first };
+        rows.check(source, RowMemory { bytes: to.len(), first: to_first })?;
+        to.check_on(&self.device)?;
+        self.bind()?;
+        let (source, target) = (from.pointer().cast_const(), to.at(to_first));
+        self.traced(Work::ToDevice, "copy", rows.rows * rows.bytes, || {
+            if rows.rows == 1 || rows.from_stride.max(rows.to_stride) > MAX_PITCH {
+                return (0..rows.rows).try_for_each(|row| {
+                    let to = target + (row * rows.to_stride) as u64;
+                    // SAFETY: the row lies in the memory of both sides, as checked above; the caller keeps it.
+                    check("cuMemcpyHtoDAsync", unsafe {
+                        let from = source.add(from_first + row * rows.from_stride);
+                        sys::cuMemcpyHtoDAsync_v2(to, from.cast(), rows.bytes, self.handle)
+                    })
+                });
+            }
+            let copy = sys::CUDA_MEMCPY2D {
+                srcXInBytes: 0,
+                srcY: 0,
+                srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+                srcHost: source.wrapping_add(from_first).cast(),
+                srcDevice: 0,
+                srcArray: std::ptr::null_mut(),
+                srcPitch: rows.from_stride,
+                dstXInBytes: 0,
+                dstY: 0,
+                dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                dstHost: std::ptr::null_mut(),
+                dstDevice: target,
+                dstArray: std::ptr::null_mut(),
+                dstPitch: rows.to_stride,
+                WidthInBytes: rows.bytes,
+                Height: rows.rows,
+            };
+            // SAFETY: as above, for all rows.
+            check("cuMemcpy2DAsync", unsafe {
+                sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle)
+            })
+        })
     }
 
     /// Enqueues filling `range` of a buffer with one byte value.

@@ -147,11 +147,11 @@ impl DeviceFEngine {
         self.groups.iter().any(Group::is_recorded)
     }
 
-    /// Adds each antenna's saturated complex samples to the counts of all correlated antennas; none for a device that has
-    /// failed.
-    pub(super) fn add_saturated(&self, all: &mut [u64]) {
-        let own = &mut all[self.antennas.clone()];
-        self.groups.iter().for_each(|group| group.add_saturated(own));
+    /// Returns the saturated complex samples of each of its antennas; zeros for a device that has failed.
+    pub(super) fn saturated(&self) -> Vec<u64> {
+        let mut all = vec![0; self.antennas.len()];
+        self.groups.iter().for_each(|group| group.add_saturated(&mut all));
+        all
     }
 
     /// Enqueues the computation of the antennas' prepared spectra, after an attempt to measure their gains. The host

@@ -2,7 +2,8 @@
 //! its channels.
 //!
 //! Gulp k is exchanged while the F-engine makes gulp k + 1 and the X-engine multiplies gulp k - 1. A rank makes a gulp
-//! only once all have agreed on the length of the one before.
+//! only once all have agreed on the length of the one before. A GPU's spectra are corrected and copied to the host after this
+//! agreement, because only then their number is final.
 //!
 //! Invariant: all ranks begin the same calls in the same order.
 
@@ -13,8 +14,10 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
+use super::device_messages::DeviceReceiver;
+use super::division::{GULPS, MessageForm};
 use super::f_engine::{Counts, FEngine, Spectra, Supply};
-use super::messages::{GULPS, MessageForm, Messages};
+use super::messages::Messages;
 use super::options::Integration;
 use super::recordings::Baseline;
 use super::x_engine::{Readout, Scales, XEngine};
@@ -23,10 +26,24 @@ use crate::error::{Error, Result};
 use crate::pipeline::exchange::{MAX_SPECTRA, Pending, Ranks, State};
 use crate::trace::{self, Work};
 
-/// Gulp that is being exchanged.
+/// Gulp that was made and is not yet received.
 struct InFlight {
     spectra: Range<u64>,
-    pending: Pending<Messages>,
+    delivery: Delivery,
+}
+
+/// State of the messages of a gulp.
+enum Delivery {
+    /// They wait for the agreement on the number of a GPU's spectra; `None` if it makes none.
+    Prepared(Option<Messages>),
+    /// They are being exchanged.
+    Begun(Pending<Messages>),
+}
+
+/// Messages and X-engine's input of a rank whose GPU computes the spectra.
+pub(super) struct DeviceCornerTurn {
+    pub(super) messages: Vec<Messages>,
+    pub(super) receiver: DeviceReceiver,
 }
 
 /// Spectra of all antennas in this rank's channels.
@@ -56,6 +73,10 @@ pub(super) struct Divided {
     unsettled: Option<Made>,
     available: Option<Received>,
     spare: Vec<Messages>,
+    /// Messages of the gulp that a GPU makes next.
+    prepared: Option<Messages>,
+    /// None if the host computes the spectra.
+    receiver: Option<DeviceReceiver>,
     /// Error that ends the run after the spectra already exchanged.
     fault: Option<Error>,
     /// Whether this rank was asked to stop.
@@ -70,7 +91,16 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    pub(super) fn new(ranks: Ranks, form: Arc<MessageForm>) -> Self {
+    /// Divides a correlation; `on_device` is there if GPUs compute the spectra of all ranks.
+    pub(super) fn new(
+        ranks: Ranks,
+        form: Arc<MessageForm>,
+        on_device: Option<DeviceCornerTurn>,
+    ) -> Self {
+        let (spare, receiver) = match on_device {
+            Some(DeviceCornerTurn { messages, receiver }) => (messages, Some(receiver)),
+            None => (Vec::new(), None),
+        };
         Self {
             ranks,
             form,
@@ -78,7 +108,9 @@ impl Divided {
             in_flight: VecDeque::with_capacity(GULPS),
             unsettled: None,
             available: None,
-            spare: Vec::new(),
+            spare,
+            prepared: None,
+            receiver,
             fault: None,
             is_stopping: false,
             counts: Counts::default(),
@@ -150,13 +182,35 @@ impl Divided {
         self.ranks.leave();
     }
 
-    /// Gives the F-engine messages with space for `times` spectra.
-    pub(super) fn prepare(&mut self, f_engine: &mut FEngine, times: usize) {
-        self.spare.extend(self.available.take().map(|used| used.messages));
-        let mut messages =
-            self.spare.pop().unwrap_or_else(|| Messages::new(Arc::clone(&self.form)));
-        messages.set_times(times);
-        f_engine.spectra = Spectra::Messages(messages);
+    /// Prepares messages with space for `times` spectra, into which the F-engine of the host writes.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a GPU has no messages left.
+    pub(super) fn prepare(&mut self, f_engine: &mut FEngine, times: usize) -> Result<()> {
+        self.recycle();
+        let spare = self.spare.pop();
+        if self.receiver.is_some() {
+            let lacking = Error::Shape { what: "messages of a gulp", expected: 1, actual: 0 };
+            let mut messages = spare.ok_or(lacking)?;
+            messages.set_times(times);
+            self.prepared = Some(messages);
+        } else {
+            let mut messages = spare.unwrap_or_else(|| Messages::new(Arc::clone(&self.form)));
+            messages.set_times(times);
+            f_engine.spectra = Spectra::Messages(messages);
+        }
+        Ok(())
+    }
+
+    /// Makes the messages of the available spectra free for another gulp.
+    fn recycle(&mut self) {
+        let Some(Received { mut messages, .. }) = self.available.take() else { return };
+        if let Some(receiver) = &self.receiver
+            && let Ok(blocks) = messages.blocks()
+        {
+            receiver.release(blocks);
+        }
+        self.spare.push(messages);
     }
 
     /// Begins to exchange the gulp that the F-engine has made, once all ranks have agreed on its length.
@@ -171,6 +225,25 @@ impl Divided {
             Made::Failed(fault) if fault.is_stop() => (State::Stopped, 0),
             Made::Failed(_) => (State::Failed, 0),
         };
+        let delivery = if self.receiver.is_some() {
+            self.ranks.begin_agreed(state, end, |_, _| Ok(()))?;
+            Delivery::Prepared(self.prepared.take())
+        } else {
+            Delivery::Begun(self.begin_of_host(f_engine, state, end)?)
+        };
+        self.in_flight.push_back(InFlight { spectra: first..end, delivery });
+        self.unsettled = Some(made);
+        Ok(())
+    }
+
+    /// Begins to exchange spectra up to number `end` that the host has computed.
+    fn begin_of_host(
+        &mut self,
+        f_engine: &mut FEngine,
+        state: State,
+        end: u64,
+    ) -> Result<Pending<Messages>> {
+        let first = self.sent;
         let empty = Spectra::Messages(Messages::new(Arc::clone(&self.form)));
         let Spectra::Messages(mut messages) = std::mem::replace(&mut f_engine.spectra, empty)
         else {
@@ -179,14 +252,32 @@ impl Divided {
         let times = end.saturating_sub(first) as usize;
         let channels = f_engine.parts.channels.order.len();
         messages.set_mask(times, channels, f_engine.parts.mask(first..first + times as u64));
-        let pending = self.ranks.begin_agreed(state, end, move |exchange, agreed| {
+        self.ranks.begin_agreed(state, end, move |exchange, agreed| {
             let _span = trace::span(Work::Exchange, "exchange between ranks");
             messages.exchange(exchange, times, (agreed - first) as usize)?;
             Ok(messages)
-        })?;
-        self.in_flight.push_back(InFlight { spectra: first..end, pending });
-        self.unsettled = Some(made);
-        Ok(())
+        })
+    }
+
+    /// Begins to exchange spectra that a GPU has computed, whose number all ranks have agreed on. A GPU that fails is an error of the
+    /// exchange at all ranks.
+    fn begin_of_device(
+        &self,
+        f_engine: &mut FEngine,
+        spectra: &Range<u64>,
+        mut messages: Messages,
+    ) -> Pending<Messages> {
+        let times = (spectra.end - spectra.start) as usize;
+        let channels = f_engine.parts.channels.order.len();
+        messages.set_mask(times, channels, f_engine.parts.mask(spectra.clone()));
+        let sent = f_engine.send(spectra.start, times, &mut messages);
+        let validity = messages.validity();
+        let ready = |messages: &mut Messages| sent.and_then(|()| messages.ready());
+        self.ranks.begin_ready(messages, validity, ready, |mut messages, exchange, validity| {
+            let _span = trace::span(Work::Exchange, "exchange between ranks");
+            messages.exchange_of_device(exchange, validity)?;
+            Ok(messages)
+        })
     }
 
     /// Waits until all ranks have made the last gulp that was sent, and shortens it to the spectra that all have. Returns
@@ -215,16 +306,24 @@ impl Divided {
             }
         };
         f_engine.shorten(end);
-        if let Some(gulp) = self.in_flight.back_mut() {
-            gulp.spectra.end = end;
-        }
+        let gulp = self.in_flight.pop_back();
         if end > self.sent {
+            let spectra = self.sent..end;
+            let delivery = match gulp.map(|gulp| gulp.delivery) {
+                Some(Delivery::Prepared(Some(messages))) => {
+                    Some(Delivery::Begun(self.begin_of_device(f_engine, &spectra, messages)))
+                }
+                other => other,
+            };
+            self.in_flight.extend(delivery.map(|delivery| InFlight { spectra, delivery }));
             self.sent = end;
             return Ok(None);
         }
         // A gulp without spectra means that the observation has ended at a rank.
-        if let Some(empty) = self.in_flight.pop_back() {
-            self.spare.push(self.ranks.wait(empty.pending)?);
+        match gulp.map(|empty| empty.delivery) {
+            Some(Delivery::Begun(pending)) => self.spare.push(self.ranks.wait(pending)?),
+            Some(Delivery::Prepared(messages)) => self.spare.extend(messages),
+            None => {}
         }
         let own = if let Made::Ended(own) = made { own } else { spectra };
         self.ranks.least(own.min(MAX_SPECTRA)).map(|least| Some(least.max(self.sent)))
@@ -236,9 +335,12 @@ impl Divided {
     /// The error that ends the run, once all gulps before it were returned; as [`Ranks::wait`].
     pub(super) fn receive(&mut self) -> Result<bool> {
         let begin = Instant::now();
-        self.spare.extend(self.available.take().map(|used| used.messages));
-        let Some(InFlight { spectra, pending }) = self.in_flight.pop_front() else {
+        self.recycle();
+        let Some(InFlight { spectra, delivery }) = self.in_flight.pop_front() else {
             return self.fault.take().map_or(Ok(false), Err);
+        };
+        let Delivery::Begun(pending) = delivery else {
+            return Err(Error::Shape { what: "messages exchanged", expected: 1, actual: 0 });
         };
         let messages = self.ranks.wait(pending)?;
         self.available = Some(Received { spectra, messages });
@@ -249,14 +351,21 @@ impl Divided {
     /// Returns `times` available spectra of all antennas from number `first` on.
     ///
     /// # Errors
-    /// [`Error::Shape`] for spectra that are not available.
-    pub(super) fn supply(&self, first: u64, times: usize) -> Result<Supply<'_>> {
-        let Some(Received { spectra, messages }) = &self.available else {
+    /// [`Error::Shape`] for spectra that are not available; errors of a device.
+    pub(super) fn supply(&mut self, first: u64, times: usize) -> Result<Supply<'_>> {
+        let Some(Received { spectra, messages }) = &mut self.available else {
             return Err(Error::Shape { what: "spectra received", expected: times, actual: 0 });
         };
         let skipped = (first - spectra.start) as usize;
-        let mask = messages.mask(skipped..skipped + times);
-        Ok(Supply::Host { spectra: messages.received(skipped, times)?, mask })
+        let bits = skipped..skipped + times;
+        let Some(receiver) = &mut self.receiver else {
+            let spectra = messages.received(skipped, times)?;
+            return Ok(Supply::Host { spectra, mask: messages.mask(bits) });
+        };
+        let ordinal = receiver.device().ordinal();
+        let masked = receiver.set_mask(times, messages.mask(bits));
+        let supply = masked.and_then(|()| receiver.supply(messages.blocks()?, skipped, times));
+        supply.map(Supply::Received).map_err(|error| error.on_device(ordinal))
     }
 
     /// Reads out the integration of all ranks; at other ranks than 0 it stays empty. Every gulp must be settled.

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch, Target};
+use super::device_messages::DeviceSender;
 use super::messages::{FillMask, Messages, Parts as MessageParts};
-use super::peers::OnDevice;
+use super::peers::{DeviceSupply, OnDevice};
 use super::reading::Sources;
 use super::recordings::{Channels, Delays};
 use super::window::{Framing, InvalidRange, Window, cells};
@@ -65,6 +66,8 @@ pub(super) enum Spectra {
     Messages(Messages),
     /// Spectra in the memory of the GPUs that multiply them.
     Device(Box<OnDevice>),
+    /// Spectra in the memory of a rank's GPU, until they are copied into messages.
+    Sent(Box<DeviceSender>),
 }
 
 /// Spectra for the X-engine.
@@ -77,6 +80,8 @@ pub(super) enum Supply<'a> {
     },
     /// In the memory of the GPUs that multiply them.
     Device(&'a mut OnDevice),
+    /// Those of all ranks, in the memory of this rank's GPU.
+    Received(DeviceSupply<'a>),
 }
 
 /// Part of a gulp that belongs to one antenna.
@@ -88,7 +93,7 @@ struct Job<'a> {
 impl Spectra {
     /// Returns whether a device holds them.
     pub(super) fn is_on_device(&self) -> bool {
-        matches!(self, Self::Device(_))
+        matches!(self, Self::Device(_) | Self::Sent(_))
     }
 }
 
@@ -126,6 +131,7 @@ impl FEngine {
         let antennas = &self.parts.antennas;
         let saturated = match &self.spectra {
             Spectra::Device(device) => device.saturated(),
+            Spectra::Sent(device) => device.saturated(),
             _ => antennas.iter().map(AntennaInput::saturated).collect(),
         };
         let not_finite = self.parts.sources.not_finite.clone();
@@ -284,13 +290,18 @@ impl FEngine {
                     jobs.extend(pairs.map(job));
                 }
             }
-            Spectra::Device(device) => {
+            on_device @ (Spectra::Device(_) | Spectra::Sent(_)) => {
                 self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |own, _, antenna| {
                     let window = &windows[antenna[0].location.recording];
                     antenna[0].finalize(window, own);
                 });
                 antennas.iter_mut().try_for_each(AntennaInput::take_outcome)?;
-                device.make(antennas, windows, delays, spectra.clone())?;
+                let spectra = spectra.clone();
+                match on_device {
+                    Spectra::Device(device) => device.make(antennas, windows, delays, spectra)?,
+                    Spectra::Sent(device) => device.make(antennas, windows, delays, spectra)?,
+                    _ => {}
+                }
             }
         }
         self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
@@ -322,6 +333,17 @@ impl FEngine {
         self.made.end = end.max(self.made.start);
     }
 
+    /// Enqueues the copies of `times` available spectra from number `first` on, which a rank's GPU computes, into messages.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for spectra of the host; errors of the delay correction and of the copies.
+    pub(super) fn send(&mut self, first: u64, times: usize, messages: &mut Messages) -> Result<()> {
+        match &mut self.spectra {
+            Spectra::Sent(device) => device.send(first, times, messages.blocks()?),
+            _ => Err(Error::Shape { what: "spectra of a GPU", expected: times, actual: 0 }),
+        }
+    }
+
     /// Returns `times` available spectra from number `first` on.
     ///
     /// # Errors
@@ -337,7 +359,7 @@ impl FEngine {
                 correlate::Spectra::Streams(block.voltages().slice(skipped, times)?)
             }
             // The X-engine has those of all ranks.
-            Spectra::Messages(_) => {
+            Spectra::Messages(_) | Spectra::Sent(_) => {
                 return Err(Error::Shape {
                     what: "spectra of all antennas",
                     expected: times,

@@ -1,5 +1,5 @@
-//! Spectra of one gulp as messages to ranks: how antennas and channels are divided, and the buffers that antennas write
-//! their spectra into while these are in the cache.
+//! Spectra of one gulp as messages to ranks, and the buffers that antennas write their spectra into while these are in the
+//! cache.
 //!
 //! Invariant: the messages that a rank receives, one after another, are the spectra of all antennas in its channels, in
 //! the order of a single process.
@@ -7,216 +7,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::recordings::Channels;
+use super::device_blocks::DeviceBlocks;
+use super::division::{Layout, MessageForm, Sizes};
+use crate::backend::cuda::Device;
 use crate::backend::resize_in_huge_pages;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
-use crate::pipeline::exchange::{Exchange, Ranks, part};
+use crate::pipeline::exchange::Exchange;
 use crate::voltage::Voltages;
-
-/// Largest number of gulps whose messages are being written, exchanged or multiplied.
-pub(super) const GULPS: usize = 2;
 
 /// Function that writes a validity mask; axes channel, antenna, word.
 pub(super) type FillMask<'a> = Box<dyn Fn(&mut [u64]) + 'a>;
 
-/// Antennas and channels of each rank.
-#[derive(Clone, Debug)]
-pub(super) struct Division {
-    pub(super) own: usize,
-    /// Antennas of each rank, by their place among all correlated ones.
-    pub(super) antennas: Vec<Range<usize>>,
-    /// Output channels of each rank, by ascending sky frequency.
-    pub(super) outputs: Vec<Range<usize>>,
-    /// Correlated channels of each rank in ascending order, as runs.
-    pub(super) channels: Vec<Vec<Range<usize>>>,
-}
-
-impl Division {
-    /// Divides channels into equal parts, and antennas, unless `owners` has the rank of each. Channels averaged into one
-    /// output channel have the same rank.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for more ranks than antennas or output channels, or a rank without antennas.
-    pub(super) fn new(
-        ranks: &Ranks,
-        antennas: usize,
-        owners: Option<&[usize]>,
-        channels: &Channels,
-    ) -> Result<Self> {
-        let (own, count, outputs) = (ranks.own(), ranks.count(), channels.centres_hz.len());
-        for (number, what) in [(antennas, "antennas"), (outputs, "channels")] {
-            if count > number {
-                let rule = format!("each rank needs at least one of the {number} {what}");
-                return Err(Error::parameter("ranks", count, rule));
-            }
-        }
-        let outputs = parts(outputs, count);
-        let own_channels = |outputs: &Range<usize>| {
-            let average = channels.average;
-            runs(&channels.order[outputs.start * average..outputs.end * average])
-        };
-        let channels = outputs.iter().map(own_channels).collect();
-        let antennas = match owners {
-            None => parts(antennas, count),
-            Some(owners) => {
-                let first = |rank: usize| owners.partition_point(|owner| *owner < rank);
-                (0..count).map(|rank| first(rank)..first(rank + 1)).collect()
-            }
-        };
-        if let Some(idle) = antennas.iter().position(Range::is_empty) {
-            let rule = "each rank reads at least one antenna";
-            return Err(Error::parameter("rank without antennas", idle, rule));
-        }
-        Ok(Self { own, antennas, outputs, channels })
-    }
-
-    /// Returns the antennas of this rank.
-    pub(super) fn antennas(&self) -> Range<usize> {
-        self.antennas[self.own].clone()
-    }
-
-    /// Returns the number of correlated channels of a rank.
-    fn count(&self, rank: usize) -> usize {
-        self.channels[rank].iter().map(ExactSizeIterator::len).sum()
-    }
-
-    /// Returns the plans of this rank's F-engine and X-engine, from the plan of all antennas and channels.
-    ///
-    /// # Errors
-    /// As [`Plan::new`].
-    pub(super) fn plans(&self, all: &Plan) -> Result<EnginePlans> {
-        let of = |antennas: usize, channels: usize| {
-            let options = correlate::Options { antennas, channels, ..all.options().clone() };
-            Plan::new(options).map(|plan| plan.with_precision(all.precision()))
-        };
-        Ok(EnginePlans {
-            f_engine: of(self.antennas().len(), all.channels())?,
-            x_engine: of(all.antennas(), self.count(self.own))?,
-        })
-    }
-
-    /// Returns the sizes of messages of `unit` bytes for each channel of each of an antenna's `rows`.
-    pub(super) fn sizes(&self, unit: usize, rows: usize) -> Sizes {
-        let ranks = 0..self.antennas.len();
-        let size =
-            |from: usize, to: usize| self.antennas[from].len() * rows * self.count(to) * unit;
-        let to = |rank| if rank == self.own { 0 } else { size(self.own, rank) };
-        Sizes {
-            own: self.own,
-            send: ranks.clone().map(to).collect(),
-            receive: ranks.map(|rank| size(rank, self.own)).collect(),
-        }
-    }
-}
-
-/// Plans of the engines of a process.
-pub(super) struct EnginePlans {
-    pub(super) f_engine: Plan,
-    pub(super) x_engine: Plan,
-}
-
-/// Divides numbers into equal parts.
-fn parts(number: usize, count: usize) -> Vec<Range<usize>> {
-    (0..count).map(|index| part(number, index, count)).collect()
-}
-
-/// Returns numbers as runs of consecutive ones, in ascending order.
-fn runs(numbers: &[usize]) -> Vec<Range<usize>> {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for number in sorted {
-        match runs.last_mut() {
-            Some(run) if run.end == number => run.end += 1,
-            _ => runs.push(number..number + 1),
-        }
-    }
-    runs
-}
-
-/// Bytes of the messages to and from each rank. A rank sends itself nothing: its own message is written into the buffer
-/// to receive.
-#[derive(Clone, Debug)]
-pub(super) struct Sizes {
-    own: usize,
-    pub(super) send: Vec<usize>,
-    pub(super) receive: Vec<usize>,
-}
-
-impl Sizes {
-    /// Returns the message for each rank in the buffers to send and to receive.
-    fn split<'a>(&self, mut send: &'a mut [u8], mut receive: &'a mut [u8]) -> Vec<&'a mut [u8]> {
-        let mut messages = Vec::with_capacity(self.send.len());
-        for (rank, (sent, received)) in self.send.iter().zip(&self.receive).enumerate() {
-            let (head, rest) = std::mem::take(&mut send).split_at_mut(*sent);
-            send = rest;
-            let (place, rest) = std::mem::take(&mut receive).split_at_mut(*received);
-            receive = rest;
-            messages.push(if rank == self.own { place } else { head });
-        }
-        messages
-    }
-}
-
-/// Form of the messages of all gulps.
-#[derive(Debug)]
-pub(super) struct MessageForm {
-    division: Division,
-    /// Plan of this rank's X-engine.
-    plan: Plan,
-    /// Whether spectra are streams of recorded voltages.
-    is_direct: bool,
-    /// Bytes of a sample.
-    sample: usize,
-}
-
-impl MessageForm {
-    pub(super) fn new(division: Division, plan: Plan, is_direct: bool) -> Self {
-        let sample = plan.encoding().sample_bits() / 8;
-        Self { division, plan, is_direct, sample }
-    }
-
-    pub(super) fn division(&self) -> &Division {
-        &self.division
-    }
-
-    /// Returns the plan of this rank's X-engine.
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Returns the sizes of the messages of `times` spectra.
-    fn sizes(&self, times: usize) -> Sizes {
-        self.division.sizes(times * self.sample, self.plan.polarizations())
-    }
-
-    /// Returns the sizes of the messages with the validity mask of `times` spectra.
-    fn mask_sizes(&self, times: usize) -> Sizes {
-        self.division.sizes(8 * Plan::mask_words(times), 1)
-    }
-
-    /// Returns the bytes of the messages of all gulps in memory, of `times` spectra each, and of an integration of
-    /// `visibilities` bytes; `None` if the count overflows.
-    pub(super) fn bytes(&self, times: usize, visibilities: usize) -> Option<usize> {
-        let each = self.sizes(1);
-        let masks = self.mask_sizes(times);
-        let all = |sizes: &Sizes| sizes.send.iter().chain(&sizes.receive).sum::<usize>();
-        let gulp = all(&each).checked_mul(times)?.checked_add(all(&masks))?;
-        // The sums of each rank, and at rank 0 those of all.
-        let Division { own, outputs, .. } = &self.division;
-        let gathered = if *own == 0 { visibilities } else { visibilities / outputs.len() };
-        gulp.checked_mul(GULPS)?.checked_add(gathered)
-    }
-
-    /// Returns the bytes of one spectrum in a row of messages for a rank: rows are those of an antenna and polarization,
-    /// or of a stream.
-    fn row(&self, rank: usize) -> usize {
-        if self.is_direct { self.sample } else { self.division.count(rank) * self.sample }
-    }
-}
-
-/// Buffers for the messages of a gulp, to send and to receive.
+/// Buffers for the messages of a gulp, to send and to receive. Those of GPUs have their spectra in other ones.
 #[derive(Debug, Default)]
 struct Buffers {
     send: Vec<u8>,
@@ -232,7 +35,11 @@ pub(super) struct Messages {
     form: Arc<MessageForm>,
     /// Spectra that the messages have space for.
     times: usize,
+    /// Spectra of the mask.
+    masked: usize,
     buffers: Buffers,
+    /// Page-locked blocks of spectra, of [`Layout::Device`].
+    blocks: Option<Box<DeviceBlocks>>,
     /// Whether any rank has invalid spectra; before the exchange, whether this rank has.
     is_masked: bool,
 }
@@ -260,31 +67,57 @@ pub(super) struct Parts<'a> {
 impl Messages {
     /// Makes messages without space.
     pub(super) fn new(form: Arc<MessageForm>) -> Self {
-        Self { form, times: 0, buffers: Buffers::default(), is_masked: false }
+        let buffers = Buffers::default();
+        Self { form, times: 0, masked: 0, buffers, blocks: None, is_masked: false }
+    }
+
+    /// Makes messages whose spectra a GPU computes, with space for `capacity` spectra.
+    ///
+    /// # Errors
+    /// As [`DeviceBlocks::new`].
+    pub(super) fn on_device(
+        form: Arc<MessageForm>,
+        device: &Device,
+        capacity: usize,
+    ) -> Result<Self> {
+        let blocks = Some(Box::new(DeviceBlocks::new(device, &form, capacity)?));
+        Ok(Self { blocks, ..Self::new(form) })
     }
 
     pub(super) fn is_direct(&self) -> bool {
-        self.form.is_direct
+        self.form.layout() == Layout::Streams
+    }
+
+    /// Returns the blocks of a GPU's spectra.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for messages of the host.
+    pub(super) fn blocks(&mut self) -> Result<&mut DeviceBlocks> {
+        let lacking = Error::Shape { what: "page-locked messages", expected: 1, actual: 0 };
+        self.blocks.as_deref_mut().ok_or(lacking)
     }
 
     /// Sets the number of spectra that the messages have space for. Their contents become undefined.
     pub(super) fn set_times(&mut self, times: usize) {
-        let Sizes { send, receive, .. } = self.form.sizes(times);
-        resize_in_huge_pages(&mut self.buffers.send, send.iter().sum());
-        resize_in_huge_pages(&mut self.buffers.receive, receive.iter().sum());
         self.times = times;
+        if let Some(blocks) = &mut self.blocks {
+            return blocks.set_times(times);
+        }
+        let sizes = self.form.sizes(times);
+        resize_in_huge_pages(&mut self.buffers.send, sizes.send.iter().sum());
+        resize_in_huge_pages(&mut self.buffers.receive, sizes.receive.iter().sum());
     }
 
     /// Returns the parts of each antenna of this rank; `channels` is the number of all.
     pub(super) fn antennas(&mut self, channels: usize) -> Vec<Parts<'_>> {
         let Self { form, times, buffers, .. } = self;
-        let division = &form.division;
+        let division = form.division();
         let antennas = division.antennas().len();
         let empty = || Parts {
             all: Vec::with_capacity(division.antennas.len()),
             times: *times,
-            sample: form.sample,
-            row: channels * form.sample,
+            sample: form.sample(),
+            row: channels * form.sample(),
         };
         let mut parts: Vec<Parts<'_>> = (0..antennas).map(|_| empty()).collect();
         let messages = form.sizes(*times).split(&mut buffers.send, &mut buffers.receive);
@@ -302,6 +135,7 @@ impl Messages {
     pub(super) fn set_mask(&mut self, times: usize, channels: usize, fill: Option<FillMask<'_>>) {
         let words = Plan::mask_words(times);
         let sizes = self.form.mask_sizes(times);
+        self.masked = times;
         let Buffers { send_mask: send, receive_mask: receive, .. } = &mut self.buffers;
         send.resize(sizes.send.iter().sum::<usize>() / 8, u64::MAX);
         receive.resize(sizes.receive.iter().sum::<usize>() / 8, u64::MAX);
@@ -311,12 +145,12 @@ impl Messages {
             receive.fill(u64::MAX);
             return;
         };
-        let row = self.form.division.antennas().len() * words;
+        let row = self.form.division().antennas().len() * words;
         let mut mask = vec![0; channels * row];
         fill(&mut mask);
         let (send, receive) = (bytemuck::cast_slice_mut(send), bytemuck::cast_slice_mut(receive));
         let messages = sizes.split(send, receive);
-        for (message, runs) in messages.into_iter().zip(&self.form.division.channels) {
+        for (message, runs) in messages.into_iter().zip(&self.form.division().channels) {
             let own = runs.iter().flat_map(|run| &mask[run.start * row..run.end * row]);
             message.chunks_exact_mut(8).zip(own).for_each(|(to, word)| {
                 to.copy_from_slice(&word.to_ne_bytes());
@@ -335,7 +169,7 @@ impl Messages {
                 let rows = Moved { from: place(&before), to: place(&after), bytes: *count };
                 rows.shorten(&mut buffers.send, self.times * row, times * row);
             }
-            let (row, own) = (form.row(form.division.own), form.division.own);
+            let (row, own) = (form.row(form.division().own), form.division().own);
             let place = |sizes: &Sizes| sizes.receive[..own].iter().sum::<usize>();
             let bytes = before.receive[own];
             let rows = Moved { from: place(&before), to: place(&after), bytes };
@@ -351,6 +185,7 @@ impl Messages {
                 to.zip(rows).for_each(|(to, from)| copy_bits(from, &(0..times), to));
                 *mask = short;
             }
+            self.masked = times;
         }
     }
 
@@ -368,17 +203,51 @@ impl Messages {
         if times == 0 {
             return Ok(());
         }
-        let Buffers { send, receive, send_mask, receive_mask } = &mut self.buffers;
+        let Buffers { send, receive, .. } = &mut self.buffers;
         let sizes = self.form.sizes(times);
         exchange.all_to_all(send, &sizes.send, receive, &sizes.receive)?;
         self.is_masked = exchange.least(u64::from(!self.is_masked))? == 0;
-        if self.is_masked {
-            let sizes = self.form.mask_sizes(times);
-            let (from, to) =
-                (bytemuck::cast_slice(send_mask), bytemuck::cast_slice_mut(receive_mask));
-            exchange.all_to_all(from, &sizes.send, to, &sizes.receive)?;
+        self.exchange_mask(exchange)
+    }
+
+    /// Waits for the copies between the messages and a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if work on the GPU failed.
+    pub(super) fn ready(&mut self) -> Result<()> {
+        self.blocks()?.ready()
+    }
+
+    /// Returns 1 if all spectra of this rank are valid, 0 otherwise.
+    pub(super) fn validity(&self) -> u64 {
+        u64::from(!self.is_masked)
+    }
+
+    /// Exchanges spectra that GPUs have computed with all ranks; `validity` is the least one of all ranks.
+    ///
+    /// # Errors
+    /// Those of the exchange; [`Error::Device`] if work on the GPU failed.
+    pub(super) fn exchange_of_device(
+        &mut self,
+        exchange: &mut dyn Exchange,
+        validity: u64,
+    ) -> Result<()> {
+        let sizes = self.form.sizes(self.times);
+        let (send, receive) = self.blocks()?.host()?;
+        exchange.all_to_all(send, &sizes.send, receive, &sizes.receive)?;
+        self.is_masked = validity == 0;
+        self.exchange_mask(exchange)
+    }
+
+    /// Exchanges the mask, if any spectra are invalid.
+    fn exchange_mask(&mut self, exchange: &mut dyn Exchange) -> Result<()> {
+        if !self.is_masked {
+            return Ok(());
         }
-        Ok(())
+        let sizes = self.form.mask_sizes(self.masked);
+        let Buffers { send_mask, receive_mask, .. } = &mut self.buffers;
+        let (from, to) = (bytemuck::cast_slice(send_mask), bytemuck::cast_slice_mut(receive_mask));
+        exchange.all_to_all(from, &sizes.send, to, &sizes.receive)
     }
 
     /// Returns `times` exchanged spectra from number `first` on.
@@ -386,8 +255,8 @@ impl Messages {
     /// # Errors
     /// [`Error::Shape`] for spectra that are not available.
     pub(super) fn received(&self, first: usize, times: usize) -> Result<correlate::Spectra<'_>> {
-        let (bytes, plan) = (self.buffers.receive.as_slice(), &self.form.plan);
-        if !self.form.is_direct {
+        let (bytes, plan) = (self.buffers.receive.as_slice(), self.form.plan());
+        if !self.is_direct() {
             return Ok(correlate::Spectra::Rows(Rows { bytes, times: self.times, first }));
         }
         let (encoding, streams) = (plan.encoding(), plan.inputs() * plan.channels());
@@ -404,12 +273,12 @@ impl Messages {
     }
 
     fn fill_mask(&self, bits: &Range<usize>, mask: &mut [u64]) {
-        let plan = &self.form.plan;
+        let plan = self.form.plan();
         let (channels, antennas) = (plan.channels(), plan.antennas());
         let row = Plan::mask_words(bits.len());
         // Axes rank, channel, antenna of the rank, word.
-        let mut rows = self.buffers.receive_mask.chunks_exact(Plan::mask_words(self.times));
-        for own in &self.form.division.antennas {
+        let mut rows = self.buffers.receive_mask.chunks_exact(Plan::mask_words(self.masked));
+        for own in &self.form.division().antennas {
             for channel in 0..channels {
                 let first = (channel * antennas + own.start) * row;
                 let to = mask[first..][..own.len() * row].chunks_exact_mut(row);
@@ -521,14 +390,9 @@ fn copy_bits(from: &[u64], bits: &Range<usize>, to: &mut [u64]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::division::Division;
     use super::*;
     use crate::voltage::VoltageEncoding;
-
-    #[test]
-    fn channels_are_runs_in_ascending_order() {
-        assert_eq!(runs(&[5, 4, 3, 9, 10, 0]), [0..1, 3..6, 9..11]);
-        assert!(runs(&[]).is_empty());
-    }
 
     #[test]
     fn bits_are_copied_one_by_one() {

@@ -5,7 +5,10 @@
 
 mod antenna;
 mod device;
+mod device_blocks;
+mod device_messages;
 mod divided;
+mod division;
 mod f_engine;
 mod messages;
 mod options;
@@ -118,12 +121,13 @@ impl ArrayCorrelator {
     }
 
     /// Like [`Self::new`], for one of several ranks, which have the same arguments, but for the device, the threads, and recordings
-    /// that a rank need not read ([`RemoteRecording`]). Each
-    /// computes the spectra of its share of the antennas and correlates its share of the channels; the ranks exchange spectra
-    /// in host memory. Rank 0 returns the integrations, with the bits of a single process; those of the other ranks are
-    /// empty. All must ask for the same integrations.
+    /// that a rank need not read ([`RemoteRecording`]). Each computes the spectra of its share of the antennas and correlates its share
+    /// of the channels; the ranks exchange spectra through host memory. Spectra are computed on the ranks' GPUs if each rank has one
+    /// with memory for them, else on the hosts. Rank 0 returns the integrations, with the bits of a single process; those of the other
+    /// ranks are empty. All must ask for the same integrations.
     ///
-    /// An error or a stop at any rank ends the run of all of them, after the spectra before it.
+    /// An error or a stop at any rank ends the run of all of them, after the spectra before it; if a GPU fails, after the integrations
+    /// before it.
     ///
     /// # Errors
     /// As [`Self::new`]; [`crate::Error::Parameter`] for more ranks than antennas or channels;
@@ -351,8 +355,8 @@ impl ArrayCorrelator {
                 Made::Failed(Error::stopped("voltages"))
             } else {
                 let most = (spectra - first).min(self.f_engine.capacity as u64);
-                divided.prepare(&mut self.f_engine, most as usize);
-                match self.make(first, spectra) {
+                let prepared = divided.prepare(&mut self.f_engine, most as usize);
+                match prepared.and_then(|()| self.make(first, spectra)) {
                     Ok(None) => Made::Spectra,
                     Ok(Some(total)) => Made::Ended(total),
                     Err(fault) => Made::Failed(fault),
@@ -387,7 +391,7 @@ impl ArrayCorrelator {
     /// Multiplies and accumulates the available spectra before number `last`.
     fn correlate(&mut self, last: u64) -> Result<()> {
         let (times, capacity) = ((last - self.next) as usize, self.f_engine.capacity);
-        let supply = match &self.divided {
+        let supply = match &mut self.divided {
             Some(divided) => divided.supply(self.next, times)?,
             None => self.f_engine.supply(self.next, times)?,
         };

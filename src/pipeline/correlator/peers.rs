@@ -171,9 +171,7 @@ impl OnDevice {
 
     /// Returns the saturated complex samples of each antenna; zeros for a device that has failed.
     pub(super) fn saturated(&self) -> Vec<u64> {
-        let mut all = vec![0; self.plan.antennas()];
-        self.parts.iter().for_each(|part| part.f_engine.add_saturated(&mut all));
-        all
+        self.parts.iter().flat_map(|part| part.f_engine.saturated()).collect()
     }
 
     /// Enqueues the computation of the antennas' prepared spectra, after an attempt to measure their gains. The host

@@ -8,10 +8,12 @@ use super::antenna::{
     AntennaInput, Bank, GainControl, GainSource, GainTable, SampleLocation, check_precision,
     encoding,
 };
-use super::device::{DeviceConfig, SampleFormat};
-use super::divided::Divided;
+use super::device::{DeviceConfig, DeviceFEngine, SampleFormat};
+use super::device_messages::{DeviceReceiver, DeviceSender};
+use super::divided::{DeviceCornerTurn, Divided};
+use super::division::{Division, EnginePlans, GULPS, MessageForm};
 use super::f_engine::{FEngine, Parts, Spectra};
-use super::messages::{Division, EnginePlans, MessageForm, Messages};
+use super::messages::Messages;
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
 use super::peers::OnDevice;
 use super::reading::{Reader, Sources};
@@ -64,19 +66,41 @@ struct SpectraParameters {
     integration: u64,
 }
 
+/// Spectra per gulp.
+#[derive(Clone, Copy)]
+struct Gulps {
+    on_host: usize,
+    on_device: usize,
+}
+
+/// Messages to other ranks.
+struct ToRanks {
+    form: Arc<MessageForm>,
+    /// None if the host computes the spectra.
+    on_device: Option<DeviceCornerTurn>,
+}
+
+/// Spectra of a rank's GPU, and their messages.
+struct OfRank {
+    spectra: Spectra,
+    to_ranks: ToRanks,
+}
+
 /// Allocated buffer for spectra, on the host or on a device.
 struct SpectraBuffer {
     spectra: Spectra,
     /// Spectra per gulp.
     capacity: usize,
+    /// None in a single process.
+    to_ranks: Option<ToRanks>,
     /// Reason why the spectra are not computed on the GPU that multiplies them; `None` if they are, or without a GPU.
     not_on_device: Option<String>,
 }
 
 /// Part of a correlation that this process computes.
 struct Part {
-    /// Messages of a gulp; none in a single process.
-    form: Option<Arc<MessageForm>>,
+    /// Messages of a gulp that the host computes; none in a single process.
+    form: Option<MessageForm>,
     /// Array numbers of the antennas whose spectra are computed here, ascending.
     antennas: Vec<usize>,
     /// Plan of all antennas and channels.
@@ -121,9 +145,31 @@ impl Part {
         Ok(Self {
             antennas: correlated[division.antennas()].to_vec(),
             readout: Readout::part(channels, runs, outputs),
-            form: Some(Arc::new(MessageForm::new(division, plans.x_engine.clone(), shape.direct))),
+            form: Some(MessageForm::new(division, plans.x_engine.clone(), shape.direct)),
             plans,
             whole,
+        })
+    }
+
+    /// Returns the spectra of a gulp that GPUs compute: as many as that of the rank with the most antennas can.
+    fn capacity_on_device(&self, spectra: u64, gulp: usize) -> usize {
+        let own = &self.plans.f_engine;
+        let most = self.form.as_ref().map(|form| form.division().most_antennas());
+        let inputs = most.unwrap_or(own.antennas()) * own.polarizations();
+        gulp_capacity_on_device(inputs * own.channels(), spectra, gulp)
+    }
+
+    /// Returns the spectra per gulp, the same at all ranks; `gulp` is the requested number, or 0.
+    ///
+    /// # Errors
+    /// As [`Ranks::least`].
+    fn gulps(&self, spectra: u64, gulp: usize, ranks: Option<&mut Ranks>) -> Result<Gulps> {
+        let on_host = gulp_capacity(&self.whole, spectra, gulp);
+        let on_device = self.capacity_on_device(spectra, gulp);
+        let Some(ranks) = ranks else { return Ok(Gulps { on_host, on_device }) };
+        Ok(Gulps {
+            on_host: ranks.least(on_host as u64)? as usize,
+            on_device: ranks.least(on_device as u64)? as usize,
         })
     }
 }
@@ -159,27 +205,34 @@ pub(super) fn build(
     let each: Vec<usize> = inputs.iter().map(|input| input.antennas.len()).collect();
     let owners = owners.map(|readers| owners_of(readers, &each, &numbers)).transpose()?;
     let part = Part::new(&shape, &correlated, owners.as_deref(), options, ranks.as_ref())?;
-    let mut gulp = shape.fitting_gulp(&request, &part, baselines.len(), &inputs)?;
-    if let Some(ranks) = &mut ranks {
-        gulp = ranks.least(gulp_capacity(&part.whole, shape.spectra, gulp) as u64)? as usize;
-    }
+    let gulp = shape.fitting_gulp(&request, &part, baselines.len(), &inputs)?;
+    let gulps = part.gulps(shape.spectra, gulp, ranks.as_mut())?;
     let sources = shape.sources(inputs);
     let formats = sample_formats(&sources, &numbers);
-    let _kernels = shape.prefetch(request.backend, &part, &formats, gulp);
-    let x_engine =
-        XEngine::new(part.plans.x_engine.clone(), shape.integration, request.backend, &threads)?;
+    let _kernels = shape.prefetch(request.backend, &part, &formats, gulps);
+    let (plan, is_rank) = (part.plans.x_engine.clone(), part.form.is_some());
+    let x_engine = XEngine::new(plan, shape.integration, request.backend, &threads, is_rank);
+    // Ranks that share a GPU find what the X-engines of all leave of its memory.
+    let x_engine = match &mut ranks {
+        Some(ranks) => ranks.agree_on(x_engine)?,
+        None => x_engine?,
+    };
     let framing = shape.framing();
     let delays = Delays::new(model, header.spectrum_s / framing.hop as f64, framing);
-    let buffer = shape.spectra_buffer(request.backend, &part, &formats, gulp)?;
-    let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
+    let buffer = match &mut ranks {
+        Some(ranks) => shape.buffer_of_rank(request.backend, &part, &formats, gulps, ranks)?,
+        None => shape.spectra_buffer(request.backend, &part, &formats, gulps)?,
+    };
+    let SpectraBuffer { spectra, capacity, to_ranks, not_on_device } = buffer;
     let mut antennas =
         shape.antennas(&request, &sources, &Numbers { all: &numbers, part: &part })?;
     if spectra.is_on_device() {
         antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
     let sources = shape.windowed_sources(sources, capacity, threads.count());
-    let Part { form, readout, .. } = part;
-    let divided = ranks.zip(form).map(|(ranks, form)| Divided::new(ranks, form));
+    let readout = part.readout;
+    let divided = ranks.zip(to_ranks);
+    let divided = divided.map(|(ranks, own)| Divided::new(ranks, own.form, own.on_device));
     let parts = Parts { sources, antennas, channels: shape.channels, delays, not_on_device };
     let f_engine = FEngine::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, f_engine, x_engine, readout, baselines, divided })
@@ -281,14 +334,20 @@ impl SpectraParameters {
         let plan = &part.whole;
         let mut together = gulp_capacity(plan, self.spectra, gulp);
         let capacity = together;
-        if backend.is_gpu() && part.form.is_none() {
-            together = together.max(gulp_capacity_on_device(plan, self.spectra, gulp));
-        }
         let own = &part.plans.f_engine;
+        let on_device = part.capacity_on_device(self.spectra, gulp);
+        if backend.is_gpu() {
+            together = together.max(on_device);
+        }
         let row = own.inputs() * own.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average;
         let visibilities = (needed.baselines * channels).checked_mul(16 * plan.pairs() + 8)?;
         let messages = match &part.form {
+            // A host without enough memory for a GPU's messages has smaller gulps.
+            Some(form) if backend.is_gpu() => {
+                let of_host = form.bytes(capacity, visibilities)?;
+                of_host.max(form.on_device().bytes(on_device, visibilities)?)
+            }
             Some(form) => form.bytes(capacity, visibilities)?,
             None => capacity.checked_mul(row)?,
         };
@@ -311,7 +370,7 @@ impl SpectraParameters {
         backend: &Backend,
         part: &Part,
         formats: &[SampleFormat],
-        gulp: usize,
+        gulps: Gulps,
     ) -> Prefetch {
         let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
         let devices: Vec<Device> = device.joined().cloned().collect();
@@ -321,12 +380,12 @@ impl SpectraParameters {
             sources.iter_mut().zip(lists).for_each(|(all, list)| all.extend(list));
         };
         extend(XEngine::sources(&part.plans.x_engine, &devices));
-        if part.form.is_none() {
-            let plan = &part.whole;
-            let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
-            let config = self.device_config(plan, formats, capacity);
-            extend(OnDevice::sources(&devices, &config));
-        }
+        let config = self.device_config(&part.whole, formats, gulps.on_device);
+        extend(match &part.form {
+            None => OnDevice::sources(&devices, &config),
+            Some(form) => DeviceFEngine::sources(device, &config, &form.division().antennas())
+                .map(|own| vec![own]),
+        });
         device.prefetch_each(move |_| sources)
     }
 
@@ -348,42 +407,106 @@ impl SpectraParameters {
     }
 
     /// Allocates the spectra of a gulp: on the GPUs, or on the host if a GPU's memory or the filter bank's library is
-    /// missing, or if ranks exchange them.
+    /// missing.
     fn spectra_buffer(
         &self,
         backend: &Backend,
         part: &Part,
         formats: &[SampleFormat],
-        gulp: usize,
+        gulps: Gulps,
     ) -> Result<SpectraBuffer> {
-        let plan = &part.plans.f_engine;
+        let (plan, to_ranks) = (&part.whole, None);
         let mut not_on_device = None;
-        if backend.is_gpu() && part.form.is_some() {
-            not_on_device = Some("ranks exchange spectra in the host's memory".to_owned());
-        } else if backend.is_gpu() {
-            let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
-            let config = self.device_config(plan, formats, capacity);
-            match OnDevice::new(backend, &config) {
+        if backend.is_gpu() {
+            let capacity = gulps.on_device;
+            match OnDevice::new(backend, &self.device_config(plan, formats, capacity)) {
                 Ok(made) => {
                     let spectra = Spectra::Device(Box::new(made));
-                    return Ok(SpectraBuffer { spectra, capacity, not_on_device });
+                    return Ok(SpectraBuffer { spectra, capacity, to_ranks, not_on_device });
                 }
                 Err(error @ Error::Unavailable { .. }) => not_on_device = Some(error.to_string()),
                 Err(error) => return Err(error),
             }
         }
-        let capacity = gulp_capacity(&part.whole, self.spectra, gulp);
-        if let Some(form) = &part.form {
-            let spectra = Spectra::Messages(Messages::new(Arc::clone(form)));
-            return Ok(SpectraBuffer { spectra, capacity, not_on_device });
-        }
+        let capacity = gulps.on_host;
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
             true => Spectra::Streams(VoltageBlock::new(self.encoding, streams, capacity)),
             false => Spectra::Rows(vec![0; capacity * row]),
         };
-        Ok(SpectraBuffer { spectra, capacity, not_on_device })
+        Ok(SpectraBuffer { spectra, capacity, to_ranks, not_on_device })
+    }
+
+    /// Allocates the spectra of a gulp of a rank, and the messages: on its GPU and for GPUs if all ranks can, else on the host.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver of a GPU fails; the errors of other ranks.
+    fn buffer_of_rank(
+        &self,
+        backend: &Backend,
+        part: &Part,
+        formats: &[SampleFormat],
+        gulps: Gulps,
+        ranks: &mut Ranks,
+    ) -> Result<SpectraBuffer> {
+        let Some(form) = &part.form else {
+            return self.spectra_buffer(backend, part, formats, gulps);
+        };
+        let (made, why) = match self.device_of_rank(backend, part, form, formats, gulps) {
+            Ok(made) => (Some(made), String::new()),
+            Err(error @ Error::Unavailable { .. }) => (None, error.to_string()),
+            Err(error) => return Err(error),
+        };
+        let reasons = ranks.share(Ok(why.into_bytes()))?;
+        let lacking = reasons.iter().position(|why| !why.is_empty());
+        if let (Some(OfRank { spectra, to_ranks }), None) = (made, lacking) {
+            let (capacity, to_ranks) = (gulps.on_device, Some(to_ranks));
+            return Ok(SpectraBuffer { spectra, capacity, to_ranks, not_on_device: None });
+        }
+        let form = Arc::new(form.clone());
+        let spectra = Spectra::Messages(Messages::new(Arc::clone(&form)));
+        let why = lacking
+            .filter(|_| backend.is_gpu())
+            .map(|rank| format!("rank {rank}: {}", String::from_utf8_lossy(&reasons[rank])));
+        let to_ranks = Some(ToRanks { form, on_device: None });
+        Ok(SpectraBuffer { spectra, capacity: gulps.on_host, to_ranks, not_on_device: why })
+    }
+
+    /// Allocates the F-engine of a rank on its GPU, and the messages of GPUs.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without a GPU, or memory on it, page-locked memory, NVRTC or cuFFT; [`Error::Device`] when the driver
+    /// fails.
+    fn device_of_rank(
+        &self,
+        backend: &Backend,
+        part: &Part,
+        form: &MessageForm,
+        formats: &[SampleFormat],
+        gulps: Gulps,
+    ) -> Result<OfRank> {
+        let device = match backend {
+            Backend::Cuda(device, _) if device.peers().is_empty() => device,
+            _ => {
+                let why = format!("it computes on {}", backend.name());
+                return Err(Error::Unavailable { what: "one GPU".to_owned(), why });
+            }
+        };
+        let (form, capacity) = (Arc::new(form.on_device()), gulps.on_device);
+        let config = self.device_config(&part.whole, formats, capacity);
+        let allocate = || {
+            let threads = backend.host().threads();
+            let sender = DeviceSender::new(device, &config, &form, &threads)?;
+            let message = |_| Messages::on_device(Arc::clone(&form), device, capacity);
+            let messages = (0..GULPS).map(message).collect::<Result<_>>()?;
+            let receiver = DeviceReceiver::new(device, &form, capacity)?;
+            Ok((sender, DeviceCornerTurn { messages, receiver }))
+        };
+        let made: Result<(DeviceSender, DeviceCornerTurn)> = allocate();
+        let (sender, own) = made.map_err(|error| error.on_device(device.ordinal()))?;
+        let spectra = Spectra::Sent(Box::new(sender));
+        Ok(OfRank { spectra, to_ranks: ToRanks { form, on_device: Some(own) } })
     }
 
     fn header(
@@ -591,9 +714,9 @@ fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     bounded(gulp, (GULP_BYTES / row).clamp(fewest, MAX_GULP), row, spectra)
 }
 
-/// Like [`gulp_capacity`], for a device, which holds spectra in single precision before requantization.
-fn gulp_capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
-    let row = 8 * plan.inputs() * plan.channels();
+/// Like [`gulp_capacity`], for a device, which holds spectra of `samples` in single precision before requantization.
+fn gulp_capacity_on_device(samples: usize, spectra: u64, gulp: usize) -> usize {
+    let row = 8 * samples;
     let automatic = (DEVICE_BYTES / row).clamp(16, MAX_DEVICE_GULP);
     bounded(gulp, automatic, row, spectra).min(MAX_LAUNCH_GULP)
 }

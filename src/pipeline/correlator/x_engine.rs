@@ -44,7 +44,7 @@ pub(super) struct XEngine {
 struct Share {
     channels: Range<usize>,
     correlator: Correlator,
-    /// GPU that errors name; `None` if it is the only one.
+    /// GPU that errors name; `None` if it is the only one of a single process.
     named: Option<Device>,
 }
 
@@ -63,6 +63,9 @@ struct Row<'a> {
 }
 
 impl XEngine {
+    /// Builds the X-engine of a plan for integrations of `integration` spectra; errors name the GPU if there are several, and if
+    /// `is_rank`.
+    ///
     /// # Errors
     /// As [`Correlator::new`] and [`Correlator::reserve`].
     pub(super) fn new(
@@ -70,6 +73,7 @@ impl XEngine {
         integration: u64,
         backend: &Backend,
         threads: &Threads,
+        is_rank: bool,
     ) -> Result<Self> {
         let together = together(&plan);
         let elements = together * plan.row_elements();
@@ -83,7 +87,7 @@ impl XEngine {
         let mut shares = Vec::with_capacity(count);
         for (index, device) in devices[..count].iter().enumerate() {
             let channels = share(plan.channels(), index, count);
-            let mut own = Share::new(&plan, channels, device, devices.len() == 1)?;
+            let mut own = Share::new(&plan, channels, device, devices.len() == 1 && !is_rank)?;
             own.run(|correlator| correlator.reserve(integration))?;
             shares.push(own);
         }
@@ -164,10 +168,13 @@ impl XEngine {
             }
             Supply::Device(spectra) => {
                 for (share, supply) in self.shares.iter_mut().zip(spectra.supplies()) {
-                    share.run(|correlator| {
-                        let DeviceSupply { spectra, layout, valid, stream } = supply?;
-                        correlator.enqueue(spectra, layout, valid, stream)
-                    })?;
+                    share.enqueue(supply)?;
+                }
+                self.elapsed_s[1] += begin.elapsed().as_secs_f64();
+            }
+            Supply::Received(supply) => {
+                if let Some(share) = self.shares.first_mut() {
+                    share.enqueue(Ok(supply))?;
                 }
                 self.elapsed_s[1] += begin.elapsed().as_secs_f64();
             }
@@ -246,7 +253,19 @@ impl Share {
             Backend::Cuda(device, _) if !is_alone => Some(device.clone()),
             _ => None,
         };
-        Ok(Self { channels, correlator: Correlator::new(own, device)?, named })
+        let correlator = Correlator::new(own, device).map_err(|error| match &named {
+            Some(device) => error.on_device(device.ordinal()),
+            None => error,
+        })?;
+        Ok(Self { channels, correlator, named })
+    }
+
+    /// Enqueues the products of spectra in the memory of its GPU.
+    fn enqueue(&mut self, supply: Result<DeviceSupply<'_>>) -> Result<()> {
+        self.run(|correlator| {
+            let DeviceSupply { spectra, layout, valid, stream } = supply?;
+            correlator.enqueue(spectra, layout, valid, stream)
+        })
     }
 
     /// Calls `work`, in whose error a GPU among several is named.
