@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use source::{Reference, Token, imports, references, tokens};
 
 /// Parameters of functions that are tuples: of public functions of the library, and all others.
-const MOST_TUPLES: [usize; 2] = [0, 7];
+const MOST_TUPLES: [usize; 2] = [0, 5];
 
 const BASE: &[&str] =
     &["error", "view", "sample", "voltage", "state", "strain", "units", "math", "trace"];

@@ -241,6 +241,32 @@ fn several_gpus_find_cut_bursts_as_one_does() {
     }
 }
 
+/// The gulp that a GPU has begun when a search is stopped belongs to its rows.
+#[test]
+fn a_stopped_search_finds_what_a_search_of_its_rows_finds() {
+    let Some(gpu) = cuda::backend(2) else { return };
+    let several = cuda::several(2).map(|(_, all)| all);
+    for backend in [Some(gpu), several].into_iter().flatten() {
+        for (encoding, stop) in [(Encoding::U8, 500), (Encoding::F32, 1500), (Encoding::U8, 3500)] {
+            let options = SearchOptions { gulp: 500, snr: 4.0, auto_mask: false, ..divided() };
+            let mut goes_on = |status: &Status| status.times < stop;
+            let mut source = simulation(encoding);
+            let stopped = search(Source::Rows(&mut source), &options, &backend, &mut goes_on);
+            let stopped = stopped.unwrap();
+            let what = format!("{encoding:?}, {stop}, {}", backend.name());
+            assert!(!stopped.ending.is_complete() && stopped.times >= stop, "{what}");
+            assert!(stopped.times < 4500, "{what}: {}", stopped.times);
+            let end_s = stopped.times as f64 * 1e-3;
+            let part = SearchOptions { time_range: Some((0.0, end_s)), ..options };
+            let expected = run(&mut simulation(encoding), &part, &backend);
+            assert!(!expected.candidates.is_empty(), "{what}");
+            assert_eq!(stopped.times, expected.times, "{what}");
+            assert_eq!(stopped.candidates, expected.candidates, "{what}");
+            assert_eq!(stopped.absorbed, expected.absorbed, "{what}");
+        }
+    }
+}
+
 #[test]
 fn a_search_on_several_gpus_goes_on_after_an_interruption() {
     let Some((one, all)) = cuda::several(2) else { return };

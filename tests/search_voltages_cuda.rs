@@ -16,7 +16,7 @@ use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
-use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
+use sidereal::pipeline::burst::{Report, SearchOptions, Source, Status, search};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::units::DM_CONSTANT;
@@ -224,6 +224,33 @@ fn several_gpus_dedisperse_coherently_what_one_searches() {
     }
 }
 
+/// The gulp that a GPU has begun when a search is stopped belongs to its rows.
+#[test]
+fn a_stopped_search_finds_what_a_search_of_its_rows_finds() {
+    let Some(gpu) = cuda::backend(2) else { return };
+    let mut case = Case::new("stopped", plain(), channels(8, 2));
+    (case.search.gulp, case.search.auto_mask) = (200, false);
+    // A stop within the rows that the search of the start looked at does not search them for bursts that it cuts.
+    case.search.min_band = 1.0;
+    let whole = case.run(Source::Voltages(&mut case.open(&gpu)), &gpu);
+    for stop in [whole.times / 3, whole.times / 2] {
+        let mut filterbank = case.open(&gpu);
+        let row_s = filterbank.header().tsamp_s;
+        let mut goes_on = |status: &Status| status.times < stop;
+        let source = Source::Voltages(&mut filterbank);
+        let stopped = search(source, &case.search, &gpu, &mut goes_on).unwrap();
+        assert!(!stopped.ending.is_complete(), "{stop}");
+        assert!((stop..whole.times).contains(&stopped.times), "{stop}: {}", stopped.times);
+        let time_range = Some((0.0, stopped.times as f64 * row_s));
+        let part = SearchOptions { time_range, ..case.search.clone() };
+        let source = Source::Voltages(&mut case.open(&gpu));
+        let expected = search(source, &part, &gpu, &mut |_| true).unwrap();
+        assert!(!expected.candidates.is_empty());
+        assert_eq!(stopped.times, expected.times);
+        assert_eq!(stopped.candidates, expected.candidates);
+    }
+}
+
 #[test]
 fn any_gulp_and_any_part_give_the_same() {
     let Some(gpu) = cuda::backend(2) else { return };
@@ -296,6 +323,22 @@ fn gaps_are_filled_as_on_the_host_and_as_they_arrive() {
         (case.search.gulp, case.search.auto_mask) = (100, false);
         case.search.time_range = Some((from, 1.0));
         case.check(&gpu);
+    }
+}
+
+/// A live search that keeps up reads no gulp ahead.
+#[test]
+fn a_live_search_of_a_part_ends_with_it() {
+    let Some(gpu) = cuda::backend(2) else { return };
+    for (gulp, range) in [(50, (0.0, 0.0443)), (100, (0.0101, 0.0443)), (64, (0.0101, 0.0399))] {
+        let mut case = Case::new("a part", plain(), channels(8, 2));
+        (case.search.gulp, case.search.auto_mask) = (gulp, false);
+        case.search.time_range = Some(range);
+        let filed = case.run(Source::Voltages(&mut case.open(&gpu)), &gpu);
+        let source = Arriving::boxed(case.source.boxed());
+        let mut source = VoltageFilterbank::new(source, &case.channelize, &gpu).unwrap();
+        let live = case.run(Source::Voltages(&mut source), &gpu);
+        assert_eq!((live.times, live.candidates), (filed.times, filed.candidates), "{range:?}");
     }
 }
 

@@ -24,7 +24,7 @@ use crate::common::{Common, Gpus, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::gaps::{self, Gap};
 use crate::interrupt::{self, Exit};
-use crate::output::{Contents, Destination, Folder};
+use crate::output::{Contents, Destination, Folder, FolderKind};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::provenance::{Product, Provenance, Run};
@@ -91,10 +91,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let lengths = Lengths::new(arguments.numout, arguments.format)?;
     let also = arguments.selection.files(&arguments.trials);
-    let product = (SUFFIX, CONTENTS);
+    let kind = FolderKind { suffix: SUFFIX, contents: CONTENTS };
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) =
-        arguments.resume.folder(destination, recording, &also, product, common)?;
+        arguments.resume.folder(destination, recording, &also, kind, common)?;
     let opening = trace::span(trace::Work::Read, "header and plan");
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs), Gpus::One)?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;

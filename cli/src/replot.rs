@@ -17,7 +17,7 @@ use sidereal::{Error, Result};
 
 use crate::common::{Common, Gpus, Work};
 use crate::dm_arguments::check_constant;
-use crate::output::{Contents, Destination, Folder};
+use crate::output::{Contents, Destination, Folder, FolderKind};
 use crate::provenance::{Made, Product};
 use crate::rfi::Rfi;
 use crate::say::warning;
@@ -124,8 +124,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::parameter("INPUT", arguments.recording.name(), rule));
     }
     let also = arguments.also();
-    let product = ("replot", CONTENTS);
-    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
+    let kind = FolderKind { suffix: "replot", contents: CONTENTS };
+    let folder = arguments.destination.begin(&arguments.recording, &also, kind, common)?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs), Gpus::One)?;
     let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
     arguments.recording.warn(opened.source.rows(), common);

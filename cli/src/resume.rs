@@ -23,7 +23,7 @@ use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::output::{CHECKPOINT, Contents, Destination, Folder, JOURNAL};
+use crate::output::{CHECKPOINT, Destination, Folder, FolderKind, JOURNAL};
 use crate::say::note;
 use crate::selection::Recording;
 
@@ -54,13 +54,13 @@ impl Resume {
         destination: &Destination,
         recording: &Recording,
         also: &[PathBuf],
-        product: (&str, Contents),
+        kind: FolderKind<'_>,
         common: &Common,
     ) -> Result<(Folder, bool)> {
         self.begin(
             &recording.files(),
-            || destination.resume(recording, also, product, common),
-            || destination.begin(recording, also, product, common),
+            || destination.resume(recording, also, kind, common),
+            || destination.begin(recording, also, kind, common),
             common,
         )
     }

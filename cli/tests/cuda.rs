@@ -56,6 +56,45 @@ fn a_search_writes_what_the_processor_writes() {
     assert_eq!(candidates("cuda"), candidates("cpu"));
 }
 
+/// The device has the next gulp of rows or voltages queued when the host collects the events of the present one.
+#[test]
+fn the_next_gulp_is_dedispersed_before_the_last_one_is_collected() {
+    let Some((folder, _)) = burst() else { return };
+    let folder = folder.path();
+    let rows = "burst long.fil --duration 10 --fch1 1500 --foff -4 --channels 32 --tsamp 0.001";
+    let voltages = "voltages v.raw --freq 430 --bandwidth 1 --coarse-channels 2 --duration 3";
+    for words in [rows, voltages] {
+        done(folder, &format!("simulate {words} -q"));
+    }
+    for (input, gulp) in [("long.fil", 300), ("v.raw --channels 16 --integrate 8", 400)] {
+        let options = "--no-plots --device cuda --rfi none --baseline 0.05 --max-width 0.01";
+        let words = format!(
+            "search {input} -o traced --overwrite {options} --gulp {gulp} --trace t.json {TRIALS}"
+        );
+        done(folder, &words);
+        let trace = document(folder, "t.json");
+        let mut kernels: Vec<(f64, &str)> = trace["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["cat"] == "kernel")
+            .map(|event| (event["ts"].as_f64().unwrap(), event["name"].as_str().unwrap()))
+            .collect();
+        kernels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // The host enqueues `carry` after it has collected the events of `sweep`; `turn` is the start of dedispersion.
+        let (mut is_ahead, mut gulps, mut ahead) = (false, 0, 0);
+        for (_, name) in &kernels {
+            match *name {
+                "sweep" => is_ahead = false,
+                "turn" => is_ahead = true,
+                "carry" => (gulps, ahead) = (gulps + 1, ahead + usize::from(is_ahead)),
+                _ => {}
+            }
+        }
+        assert!(gulps > 2 && ahead > 0, "{input}: {ahead} of {gulps}, {kernels:?}");
+    }
+}
+
 #[test]
 fn a_search_fits_into_little_memory() {
     let Some((folder, _)) = burst() else { return };

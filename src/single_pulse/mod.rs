@@ -161,14 +161,41 @@ impl Detector {
         events: &mut Vec<Event>,
         stream: &Stream,
     ) -> Result<Progress> {
-        check_length("trials of the pulse search", self.plan.dms(), plane.dms)?;
-        let Engine::Cuda(engine) = &mut self.engine else {
-            let why = "the search was bound to the host".to_owned();
-            return Err(Error::Unavailable { what: "a search on a device".to_owned(), why });
-        };
-        engine.enqueue(plane, times, events, stream)?;
-        self.seen += times as u64;
+        self.submit(plane, times, stream)?;
+        self.collect(events, stream)?;
         Ok(Progress { consumed: times, produced: 0 })
+    }
+
+    /// Queues the search of the next `times` samples of a plane on the device, after the work queued on the stream; their
+    /// events come with [`Detector::collect`], which must be the next call. The device may have other work in the meantime, which
+    /// leaves the plane as it is.
+    ///
+    /// # Errors
+    /// As [`Detector::enqueue`].
+    pub fn submit(&mut self, plane: &Plane, times: usize, stream: &Stream) -> Result<()> {
+        check_length("trials of the pulse search", self.plan.dms(), plane.dms)?;
+        self.on_device()?.submit(plane, times, stream)?;
+        self.seen += times as u64;
+        Ok(())
+    }
+
+    /// Waits for the windows of the search that [`Detector::submit`] queued on the stream and appends their events. Does not wait
+    /// for work that was queued there afterwards, unless a batch of windows has more events than its buffers hold.
+    ///
+    /// # Errors
+    /// As [`Detector::enqueue`].
+    pub fn collect(&mut self, events: &mut Vec<Event>, stream: &Stream) -> Result<()> {
+        self.on_device()?.collect(events, stream)
+    }
+
+    fn on_device(&mut self) -> Result<&mut cuda::Engine> {
+        match &mut self.engine {
+            Engine::Cuda(engine) => Ok(engine),
+            Engine::Reference(_) | Engine::Cpu(_) => {
+                let why = "the search was bound to the host".to_owned();
+                Err(Error::Unavailable { what: "a search on a device".to_owned(), why })
+            }
+        }
     }
 
     /// Sets the number of valid samples of each trial, ahead of the last data; later samples are ignored. Needed if

@@ -39,6 +39,14 @@ pub(crate) struct Destination {
     overwrite: bool,
 }
 
+/// Kind of folder that a verb writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FolderKind<'a> {
+    /// End of the default name, which begins with the recording's.
+    pub(crate) suffix: &'a str,
+    pub(crate) contents: Contents,
+}
+
 impl Destination {
     /// Begins the folder; the default name is the recording's with `_suffix`. `also` are further input files.
     ///
@@ -48,11 +56,12 @@ impl Destination {
         &self,
         recording: &Recording,
         also: &[PathBuf],
-        (suffix, contents): (&str, Contents),
+        kind: FolderKind<'_>,
         common: &Common,
     ) -> Result<Folder> {
         let inputs = [recording.files().as_slice(), also].concat();
-        Folder::begin(&self.place(recording, suffix), &self.writing(&inputs, contents, common))
+        let place = self.place(recording, kind.suffix);
+        Folder::begin(&place, &self.writing(&inputs, kind.contents, common))
     }
 
     /// Resumes an interrupted run's folder, named as in [`begin`](Self::begin).
@@ -63,11 +72,12 @@ impl Destination {
         &self,
         recording: &Recording,
         also: &[PathBuf],
-        (suffix, contents): (&str, Contents),
+        kind: FolderKind<'_>,
         common: &Common,
     ) -> Result<Option<Folder>> {
         let inputs = [recording.files().as_slice(), also].concat();
-        Folder::resume(&self.place(recording, suffix), &self.writing(&inputs, contents, common))
+        let place = self.place(recording, kind.suffix);
+        Folder::resume(&place, &self.writing(&inputs, kind.contents, common))
     }
 
     /// Begins a folder at another place than the given one.

@@ -29,7 +29,7 @@ use work::{Keep, Work};
 use crate::batch::PerInput;
 use crate::common::Common;
 use crate::interrupt::Exit;
-use crate::output::Folder;
+use crate::output::{Folder, FolderKind};
 use crate::ranks::{self, Group, Place};
 use crate::report::add_to as add_report;
 use crate::space::Reserve;
@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 /// Searches one recording.
 fn run_one(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.also();
-    let product = (SUFFIX, CONTENTS);
+    let kind = FolderKind { suffix: SUFFIX, contents: CONTENTS };
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) =
-        arguments.resume.folder(destination, recording, &also, product, common)?;
+        arguments.resume.folder(destination, recording, &also, kind, common)?;
     let opening = trace::span(trace::Work::Read, "header and plan");
     let mut work = Work::begin(arguments, common)?;
     drop(opening);

@@ -21,7 +21,7 @@ use crate::batch::{PerInput, check_apart};
 use crate::common::{self, Common, Gpus};
 use crate::events::EVENTS;
 use crate::interrupt::{self, Exit};
-use crate::output::{CHECKPOINT, Contents, Folder, is_state};
+use crate::output::{CHECKPOINT, Contents, Folder, FolderKind, is_state};
 use crate::provenance::{Made, Provenance, Run};
 use crate::ranks::{self, Group};
 use crate::report::{NAME as REPORT, add_to as add_report};
@@ -138,9 +138,9 @@ fn begin_beams(
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let begin = || -> Result<Folder> {
         let also = arguments.also();
-        let product = (beams::SUFFIX, BEAMS);
+        let kind = FolderKind { suffix: beams::SUFFIX, contents: BEAMS };
         let (folder, is_resumed) =
-            arguments.resume.folder(destination, recording, &also, product, common)?;
+            arguments.resume.folder(destination, recording, &also, kind, common)?;
         let mut keeper = RunJournal::new(folder.file(""), identity.clone());
         if is_resumed {
             keeper.resume(folder.place())?;

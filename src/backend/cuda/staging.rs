@@ -255,7 +255,16 @@ impl<T: Pod> UploadRing<T> {
     }
 }
 
-impl<T: Pod> UploadSlot<'_, T> {
+impl<'a, T: Pod> UploadSlot<'a, T> {
+    /// Returns the data sent, before the slot is the current one. Work enqueued in `work` from now on waits for their copy.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
+    pub fn sent(self, work: &Stream) -> Result<Uploaded<'a, T>> {
+        work.wait(&self.slot.copied)?;
+        Ok(Uploaded { slot: self.slot })
+    }
+
     /// Returns the host buffer, after waiting for the copies of its previous contents.
     ///
     /// # Errors

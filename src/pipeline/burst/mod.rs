@@ -4,6 +4,7 @@
 //! the search was interrupted and resumed. What was found is reported, whatever ends a search.
 
 mod observer;
+mod stage;
 mod voltages;
 mod work;
 
@@ -13,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use observer::MemoryObserver;
 pub use observer::{Checkpoint, Observer};
+use stage::{Rows, Stage, Stages};
 use voltages::VoltageWork;
 pub use work::Source;
-use work::{DeviceWork, Gulps, HostWork, Stage, Stages, Step};
+use work::{DeviceWork, Gulps, HostWork, Step};
 
 use super::cleaning::Cleaning;
 pub use super::cleaning::{CleanedRows, RecleanedRows};
@@ -186,6 +188,12 @@ pub fn search_from(
     };
     if is_pending && let Err(error) = setup.findings.add(&mut setup.batch, observer) {
         ending = Ending::after(error);
+    }
+    if !is_of_device(&ending) {
+        match setup.search_begun(&mut *work, observer) {
+            (more, Ok(())) => times += more,
+            (more, Err(error)) => (times, ending) = (times + more, Ending::after(error)),
+        }
     }
     let flagged = work.flagged_samples();
     let source = work.source();
@@ -451,7 +459,7 @@ impl Setup {
         may_overlap: bool,
         observer: &mut dyn Observer,
     ) -> Result<bool> {
-        RangeSearch::settle(&mut self.stages.ranges, &mut self.batch)?;
+        RangeSearch::take_settled(&mut self.stages.ranges, &mut self.batch);
         let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
         let wants_checkpoint = is_kept && observer.wants_checkpoint(false);
         if may_overlap && !wants_checkpoint && !observer.wants_provisional() {
@@ -470,6 +478,25 @@ impl Setup {
             self.checkpoint(times, observer)?;
         }
         Ok(false)
+    }
+
+    /// Searches the gulp that a device had begun when the search was stopped, since its rows are in the device's histories; returns its
+    /// rows.
+    fn search_begun(
+        &mut self,
+        work: &mut dyn Step,
+        observer: &mut dyn Observer,
+    ) -> (u64, Result<()>) {
+        let times = match work.step_begun(&mut self.stages) {
+            Ok(times) => times as u64,
+            Err(error) => return (0, Err(error)),
+        };
+        // The report has events that the ranges hold.
+        if times == 0 || self.findings.are_refused() {
+            return (times, Ok(()));
+        }
+        RangeSearch::take_settled(&mut self.stages.ranges, &mut self.batch);
+        (times, self.findings.add(&mut self.batch, observer))
     }
 
     /// Passes the events that the ranges hold to the clusterer.
@@ -655,12 +682,23 @@ impl Resident {
         let Self { setup, stage, gulps, gaps } = self;
         setup.reset()?;
         let mut times = 0;
-        for (rows, count) in gulps.iter() {
+        let rows = |index: usize| {
+            let gulp = gulps.get(index);
+            gulp.map(|(buffer, times)| Rows { buffer, uploaded: None, times: *times })
+        };
+        for index in 0..gulps.len() {
             let Stages { cleaning, ranges } = &mut setup.stages;
-            let (_, cleaner) = cleaning.parts();
-            stage.run(rows, None, *count, cleaner, ranges)?;
+            let (_, mut cleaner) = cleaning.parts();
+            let Some(own) = rows(index) else { break };
+            if index == 0 {
+                stage.begin(own, cleaner.as_deref_mut(), ranges)?;
+            }
+            let searched = stage.search(own, ranges);
+            let next = rows(index + 1).filter(|_| searched.is_ok());
+            let collected = stage.collect(next, cleaner, ranges);
+            searched.and(collected)?;
             setup.deliver()?;
-            times += *count as u64;
+            times += own.times as u64;
         }
         let late = stage.finish(times, &mut setup.stages)?;
         let (found, gaps, flagged) = (Found::default(), gaps.clone(), 0);

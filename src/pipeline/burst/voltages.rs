@@ -1,16 +1,24 @@
 //! Search of recorded voltages on a GPU: voltages are copied in, and rows never leave the device.
 //!
-//! A gulp of voltages is read and copied while the previous one is channelized and searched. Rows that the host has
-//! already computed (for the automatic mask, or to fill a gap at the very start) are sent before any voltages.
+//! Gulps of voltages are read and copied while earlier ones are channelized and searched, and the device begins the next one while the
+//! host handles the events of the present one. Rows that the host has already computed (for the automatic mask, or to fill a gap at
+//! the very start) are sent before any voltages.
 
-use super::work::{Gulps, Need, ROW_BYTES, SLOTS, Stage, Stages, Step, with_progress};
-use crate::backend::cuda::{Device, UploadRing, UploadSlot};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::stage::{Need, ROW_BYTES, Rows, Stage, Stages};
+use super::work::{Gulps, SLOTS, Step, with_progress};
+use crate::backend::cuda::{Buffer, Device, UploadRing, UploadSlot};
 use crate::channelize::{DeviceVoltages, Plan};
+use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::pipeline::cleaning::Reader;
+use crate::pipeline::range::RangeSearch;
 use crate::pipeline::run::Pair;
-use crate::pipeline::voltage::{DeviceRows, Pieces, Unread, VoltageFilterbank};
+use crate::pipeline::voltage::{DeviceRows, Making, Pieces, Unread, VoltageFilterbank};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Buffers and the stream of a search of voltages on one device.
@@ -22,15 +30,26 @@ pub(super) struct VoltageWork<'a> {
     pair: Pair,
     rows: DeviceRows,
     reading: Reading,
-    /// Content of the gulp being copied.
-    present: Content,
-    /// Error of reading the gulp after it.
+    /// Content of each gulp being copied, the next one first.
+    ahead: VecDeque<Content>,
+    /// Error of reading the gulp after them.
     failed: Option<Error>,
-    has_begun: bool,
-    /// Rows of the gulps enqueued.
-    queued: u64,
-    /// Rows whose search has finished: those of all gulps before the last one enqueued.
+    /// Rows of the next gulp, if its voltages were channelized ahead.
+    made: Option<usize>,
+    /// Whether no gulp follows the one that was channelized ahead.
+    is_last: bool,
+    /// Time that searching the last gulp took.
+    searching: Duration,
+    /// Rows of the gulps searched.
+    searched: u64,
+    /// Rows whose search has finished: those of all gulps before the last one searched.
     whole: u64,
+}
+
+/// Voltages that were read, after those that are searched.
+struct Following<'a> {
+    slot: UploadSlot<'a>,
+    layouts: Layouts,
 }
 
 impl<'a> VoltageWork<'a> {
@@ -61,69 +80,188 @@ impl<'a> VoltageWork<'a> {
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
             filterbank,
             reading: Reading::new(gulp),
-            present: Content::End,
+            ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
-            has_begun: false,
-            queued: 0,
+            made: None,
+            is_last: false,
+            searching: Duration::ZERO,
+            searched: 0,
             whole: 0,
         })
     }
 
-    /// Searches the gulp that was copied last, while the next one is read and copied; returns its rows, none at the
-    /// end.
+    /// Searches the next gulp while later ones are read and copied; returns its rows, none at the end.
     fn take(&mut self, stages: &mut Stages) -> Result<Option<usize>> {
+        if self.ahead.is_empty() {
+            let (reader, _) = stages.cleaning.parts();
+            let (slot, begin) = (self.uploads.current(), Instant::now());
+            self.ahead.push_back(self.reading.next(reader, self.filterbank, slot)?);
+            self.reading.took = begin.elapsed();
+        }
+        let times = match self.ahead[0] {
+            Content::Voltages(layouts) => self.take_voltages(layouts, stages)?,
+            Content::Rows(times) => self.take_rows(times, stages)?,
+            Content::End => return self.failed.take().map_or(Ok(None), Err),
+        };
+        self.uploads.release(self.stage.stream())?;
+        self.ahead.pop_front();
+        self.whole = self.searched;
+        self.searched += times as u64;
+        Ok(Some(times))
+    }
+
+    /// Searches rows that the host has computed, while the next gulp is read.
+    fn take_rows(&mut self, times: usize, stages: &mut Stages) -> Result<usize> {
         let Stages { cleaning, ranges } = stages;
         let (reader, cleaner) = cleaning.parts();
-        let Self { filterbank, stage, uploads, pair, rows, reading, .. } = self;
-        if !self.has_begun {
-            self.has_begun = true;
-            self.present = reading.next(reader, filterbank, uploads.current())?;
-        }
-        let present = self.present;
-        if matches!(present, Content::End) {
-            return self.failed.take().map_or(Ok(None), Err);
-        }
-        let (input, mut later) = uploads.acquire(stage.stream())?;
-        let next = later.next().expect("there are two slots at least");
-        let (next, searched) = match present {
-            Content::Voltages(layouts) => {
-                let (unread, mut making) = filterbank.split();
-                let left_rows = reading.left_rows;
-                let search = || {
-                    let times = rows.make(&mut making, input, layouts.pieces(), stage.stream())?;
-                    reader.note_gaps(making.gaps());
-                    // Samples after the last row may complete further ones.
-                    let times = usize::try_from(left_rows).map_or(times, |left| times.min(left));
-                    if times > 0 {
-                        stage.run(rows.rows(), None, times, cleaner, ranges)?;
-                    }
-                    Ok(times)
-                };
-                pair.run(|| reading.voltages(unread, next), search)
-            }
-            Content::Rows(times) => {
-                let search = || stage.run(input, None, times, cleaner, ranges);
-                let (next, searched) = pair.run(|| reading.next(reader, filterbank, next), search);
-                (next, searched.map(|()| times))
-            }
-            Content::End => (Ok(Content::End), Ok(0)),
-        };
-        let times = searched?;
-        if matches!(present, Content::Voltages(_)) {
-            reading.left_rows = reading.left_rows.saturating_sub(times as u64);
-        }
+        let Self { filterbank, stage, uploads, pair, reading, .. } = self;
+        let (buffer, mut later) = uploads.acquire(stage.stream())?;
+        let slot = later.next().expect("there are two slots at least");
+        let search = || stage.run(Rows { buffer, uploaded: None, times }, cleaner, ranges);
+        let (next, searched) = pair.run(|| reading.next(reader, filterbank, slot), search);
+        searched?;
         drop(later);
-        uploads.release(stage.stream())?;
-        self.present = match next {
-            Ok(next) => next,
-            Err(error) => {
-                self.failed = Some(error);
-                Content::End
+        self.push(next);
+        Ok(times)
+    }
+
+    /// Searches voltages, and channelizes those after them ahead, if they were read. Results must not wait for the next voltages of a
+    /// live source: they are read ahead only if the search takes longer than reading.
+    fn take_voltages(&mut self, layouts: Layouts, stages: &mut Stages) -> Result<usize> {
+        let Stages { cleaning, ranges } = stages;
+        let (reader, cleaner) = cleaning.parts();
+        let Self { filterbank, stage, uploads, rows, reading, ahead, failed, made, .. } = self;
+        let (input, mut later) = uploads.acquire(stage.stream())?;
+        let next = match ahead.get(1) {
+            Some(Content::Voltages(layouts)) if !self.is_last => {
+                later.next().map(|slot| Following { slot, layouts: *layouts })
+            }
+            _ => None,
+        };
+        let mut later = later.skip(ahead.len() - 1 - usize::from(next.is_some()));
+        let waits = self.is_last || filterbank.is_live() && self.searching < reading.took;
+        let (mut unread, making) = filterbank.split();
+        let mut maker = Maker { rows, making, reader, left_rows: reading.left_rows };
+        let (is_searched, begin) = (AtomicBool::new(false), Instant::now());
+        let read_later = || {
+            while !matches!(ahead.back(), Some(Content::End))
+                && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
+                && let Some(slot) = later.next()
+            {
+                let begin = Instant::now();
+                ahead.push_back(reading.voltages(&mut unread, slot).unwrap_or_else(|error| {
+                    *failed = Some(error);
+                    Content::End
+                }));
+                reading.took = begin.elapsed();
             }
         };
-        self.whole = self.queued;
-        self.queued += times as u64;
-        Ok(Some(times))
+        let search = || {
+            let present = Present { input, layouts, made: made.take() };
+            let searched = maker.search(stage, present, next, cleaner, ranges);
+            is_searched.store(true, Ordering::Relaxed);
+            (searched, begin.elapsed())
+        };
+        let (searched, searching) =
+            if waits { search() } else { self.pair.run(read_later, search).1 };
+        self.searching = searching;
+        self.reading.left_rows = maker.left_rows;
+        drop(later);
+        let Searched { times, ahead } = searched?;
+        self.made = ahead;
+        Ok(times)
+    }
+
+    /// Adds the content of the next gulp, or the end before an error of reading it.
+    fn push(&mut self, read: Result<Content>) {
+        self.ahead.push_back(read.unwrap_or_else(|error| {
+            self.failed = Some(error);
+            Content::End
+        }));
+    }
+}
+
+/// Computation of rows from voltages.
+struct Maker<'a> {
+    rows: &'a mut DeviceRows,
+    making: Making<'a>,
+    reader: &'a mut Reader,
+    /// Rows left to compute.
+    left_rows: u64,
+}
+
+/// Voltages that are searched.
+struct Present<'a> {
+    input: &'a Buffer<u8>,
+    layouts: Layouts,
+    /// Number of their rows, if these were made ahead and have begun.
+    made: Option<usize>,
+}
+
+/// Rows of voltages.
+struct Searched {
+    /// Number of those that were searched.
+    times: usize,
+    /// Number of those that were made ahead, if any voltages were.
+    ahead: Option<usize>,
+}
+
+impl Maker<'_> {
+    /// Searches the rows of voltages. Makes those of the next voltages before waiting for the device, which begins them.
+    fn search(
+        &mut self,
+        stage: &mut Stage,
+        present: Present<'_>,
+        next: Option<Following<'_>>,
+        mut cleaner: Option<&mut Cleaner>,
+        ranges: &mut [RangeSearch],
+    ) -> Result<Searched> {
+        let times = match present.made {
+            Some(times) => times,
+            None => {
+                let times = self.make(present.input, present.layouts, stage)?;
+                if times > 0 {
+                    stage.begin(self.made(times), cleaner.as_deref_mut(), ranges)?;
+                }
+                times
+            }
+        };
+        let searched = if times > 0 { stage.search(self.made(times), ranges) } else { Ok(()) };
+        let following = next.filter(|_| searched.is_ok());
+        let ahead = following.map(|Following { slot, layouts }| {
+            let uploaded = slot.sent(stage.stream())?;
+            self.make(uploaded.buffer(), layouts, stage)
+        });
+        let ahead = ahead.transpose();
+        let begun = ahead.as_ref().ok().copied().flatten().filter(|ahead| *ahead > 0);
+        let begun = begun.map(|ahead| self.made(ahead));
+        match begun {
+            Some(begun) if times == 0 => stage.begin(begun, cleaner, ranges)?,
+            None if times == 0 => {}
+            // Also after an error: other devices have found events.
+            begun => {
+                let collected = stage.collect(begun, cleaner, ranges);
+                searched.and(collected)?;
+            }
+        }
+        let ahead = ahead?;
+        Ok(Searched { times, ahead })
+    }
+
+    /// Enqueues the computation of the rows of voltages; returns their number.
+    fn make(&mut self, input: &Buffer<u8>, layouts: Layouts, stage: &Stage) -> Result<usize> {
+        let Self { rows, making, reader, left_rows } = self;
+        let times = rows.make(making, input, layouts.pieces(), stage.stream())?;
+        reader.note_gaps(making.gaps());
+        // Samples after the last row may complete further ones.
+        let times = usize::try_from(*left_rows).map_or(times, |left| times.min(left));
+        *left_rows = left_rows.saturating_sub(times as u64);
+        Ok(times)
+    }
+
+    /// Returns the rows made last.
+    fn made(&self, times: usize) -> Rows<'_> {
+        Rows { buffer: self.rows.rows(), uploaded: None, times }
     }
 }
 
@@ -137,6 +275,15 @@ impl Step for VoltageWork<'_> {
                 None => return Ok(0),
             }
         }
+    }
+
+    fn step_begun(&mut self, stages: &mut Stages) -> Result<usize> {
+        if self.made.is_none() {
+            return Ok(0);
+        }
+        self.is_last = true;
+        let times = self.take(stages).map_err(|error| with_progress(error, self.whole))?;
+        Ok(times.unwrap_or(0))
     }
 
     fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
@@ -297,11 +444,13 @@ struct Reading {
     left_rows: u64,
     /// Whether the end of the source was reached.
     has_ended: bool,
+    /// Time that reading the last gulp took.
+    took: Duration,
 }
 
 impl Reading {
     fn new(gulp: Gulp) -> Self {
-        Self { gulp, voltages: None, left_rows: 0, has_ended: false }
+        Self { gulp, voltages: None, left_rows: 0, has_ended: false, took: Duration::ZERO }
     }
 
     /// Reads and sends the next gulp: rows while the host has some, then voltages.
@@ -311,7 +460,7 @@ impl Reading {
         filterbank: &mut VoltageFilterbank,
         mut slot: UploadSlot<'_>,
     ) -> Result<Content> {
-        if !reader.holds_rows() && filterbank.can_split() {
+        if self.voltages.is_none() && !reader.holds_rows() && filterbank.can_split() {
             let taken = filterbank.taken();
             let left = wanted(filterbank.plan(), taken, reader.left());
             let later = if left > 0 { self.gulp.delay as u64 } else { 0 };
@@ -319,7 +468,9 @@ impl Reading {
             let taken = if later > 0 { 0 } else { taken };
             self.left_rows = reader.left();
             self.voltages = Some(Position { taken, left: left.saturating_add(later) });
-            return self.voltages(filterbank.split().0, slot);
+        }
+        if self.voltages.is_some() {
+            return self.voltages(&mut filterbank.split().0, slot);
         }
         let Gulp { rows, bytes, row_bytes, .. } = self.gulp;
         let most = rows.min(bytes / row_bytes) * row_bytes;
@@ -332,7 +483,7 @@ impl Reading {
     }
 
     /// Reads and sends the next gulp of voltages.
-    fn voltages(&mut self, mut unread: Unread<'_>, mut slot: UploadSlot<'_>) -> Result<Content> {
+    fn voltages(&mut self, unread: &mut Unread<'_>, mut slot: UploadSlot<'_>) -> Result<Content> {
         let mut layouts = Layouts::new();
         let mut sent = 0;
         slot.host()?;

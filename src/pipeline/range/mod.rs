@@ -42,9 +42,13 @@ pub(super) struct RangeSearch {
     detections: Option<Arc<Detections>>,
     filled: Filled,
     skipped: usize,
-    /// Next row, and the first row to process; another process searched the earlier ones.
+    /// Next row to dedisperse, and the first row to process; another process searched the earlier ones.
     next_row: u64,
     first_row: u64,
+    /// Rows whose events were collected.
+    searched_rows: u64,
+    /// Sample before which no later event begins.
+    frontier: u64,
     /// Samples of each trial that were passed to the detector.
     emitted: u64,
     /// Number of rows of the stream, once it has ended.
@@ -131,6 +135,8 @@ impl RangeSearch {
             skipped: 0,
             next_row: 0,
             first_row: 0,
+            searched_rows: 0,
+            frontier: 0,
             emitted: 0,
             ended_at: None,
         })
@@ -220,48 +226,57 @@ impl RangeSearch {
         self.events.clear();
         self.collected.clear();
         (self.next_row, self.first_row) = (0, 0);
+        (self.searched_rows, self.frontier) = (0, 0);
         (self.emitted, self.ended_at) = (0, None);
     }
 
-    /// Dedisperses a gulp on a device into a plane of at least [`Self::plane_words`]; returns the new samples of each
-    /// trial.
+    /// Dedisperses a gulp on a device into a plane of at least [`Self::plane_words`].
     pub(super) fn enqueue(
         &mut self,
         rows: &cuda::Buffer<u8>,
         times: usize,
         plane: &mut cuda::Plane,
         stream: &cuda::Stream,
-    ) -> Result<usize> {
+    ) -> Result<Dedispersed> {
         let passed = self.pass(times);
         if passed == times {
-            return Ok(0);
+            return Ok(Dedispersed { rows: times, samples: 0 });
         }
         self.shape(plane);
         let plan = self.dedisperser.plan();
         let first_byte = passed * plan.channels() * plan.encoding().bits() / 8;
-        let times = times - passed;
-        let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
-        check_length("rows that are dedispersed", times, progress.consumed)?;
-        Ok(progress.produced)
+        let left = times - passed;
+        let progress = self.dedisperser.enqueue(rows, first_byte, left, plane, stream)?;
+        check_length("rows that are dedispersed", left, progress.consumed)?;
+        Ok(Dedispersed { rows: times, samples: progress.produced })
     }
 
-    /// Searches the `produced` samples of each trial that [`Self::enqueue`] left in a plane, on the same stream;
-    /// [`Self::settle`] passes the events on.
-    pub(super) fn enqueue_search(
+    /// Queues the search of the samples that [`Self::enqueue`] left in a plane, on the same stream.
+    pub(super) fn submit_search(
         &mut self,
         plane: &cuda::Plane,
-        produced: usize,
+        dedispersed: Dedispersed,
         stream: &cuda::Stream,
     ) -> Result<()> {
-        if produced == 0 {
+        if dedispersed.samples == 0 {
             return Ok(());
         }
-        let span = trace::span(Work::Compute, "wait for the device");
-        self.detector.enqueue(plane, produced, &mut self.events, stream)?;
-        drop(span);
-        self.emitted += produced as u64;
-        self.collect();
-        Ok(())
+        self.detector.submit(plane, dedispersed.samples, stream)
+    }
+
+    /// Waits for the search that was submitted; [`Self::settled`] passes the events on.
+    pub(super) fn collect_search(
+        &mut self,
+        dedispersed: Dedispersed,
+        stream: &cuda::Stream,
+    ) -> Result<()> {
+        if dedispersed.samples > 0 {
+            let _span = trace::span(Work::Compute, "wait for the device");
+            self.detector.collect(&mut self.events, stream)?;
+        }
+        self.emitted += dedispersed.samples as u64;
+        self.searched_rows += dedispersed.rows as u64;
+        self.settle()
     }
 
     /// Like [`Self::finish`], on a device; [`Self::deliver`] passes the events on.
@@ -281,7 +296,9 @@ impl RangeSearch {
             if produced == 0 {
                 break;
             }
-            self.enqueue_search(plane, produced, stream)?;
+            self.detector.enqueue(plane, produced, &mut self.events, stream)?;
+            self.emitted += produced as u64;
+            self.collect();
         }
         self.detector.flush(&valid, &mut self.events)?;
         self.collect();
@@ -294,7 +311,7 @@ impl RangeSearch {
         plane.stride = plane.words.len() / plane.dms / ALIGNED * ALIGNED;
     }
 
-    /// Dedisperses and searches a gulp; [`Self::settle`] passes the events on.
+    /// Dedisperses and searches a gulp; [`Self::settled`] passes the events on.
     pub(super) fn run(&mut self, samples: Samples<'_>) -> Result<()> {
         let passed = self.pass(samples.times());
         let mut rest = samples.slice(passed, samples.times() - passed);
@@ -302,8 +319,8 @@ impl RangeSearch {
             let progress = self.step(Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
         }
-        self.collect();
-        Ok(())
+        self.searched_rows = self.next_row;
+        self.settle()
     }
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
@@ -342,7 +359,7 @@ impl RangeSearch {
 
     /// Sets the number of the next row.
     pub(super) fn start_at(&mut self, row: u64) {
-        self.next_row = row;
+        (self.next_row, self.searched_rows) = (row, row);
     }
 
     /// Returns how many of the next rows precede the first row to process.
@@ -352,19 +369,23 @@ impl RangeSearch {
         early as usize
     }
 
+    /// Collects the events that no later row changes.
+    fn settle(&mut self) -> Result<()> {
+        self.frontier = self.detector.settle(&mut self.events)?;
+        self.collect();
+        Ok(())
+    }
+
     /// Moves the events that no later row of any range changes to an empty batch, with the time before which none follows.
-    pub(super) fn settle(ranges: &mut [Self], batch: &mut Batch) -> Result<()> {
+    pub(super) fn take_settled(ranges: &mut [Self], batch: &mut Batch) {
         batch.events.resize_with(ranges.len(), Default::default);
         batch.frontier_s = f64::INFINITY;
         for (range, (group, events)) in ranges.iter_mut().zip(&mut batch.events) {
-            let frontier = range.detector.settle(&mut range.events)?;
-            range.collect();
             *group = range.place.group;
             std::mem::swap(events, &mut range.collected);
             let tsamp_s = range.dedisperser.plan().tsamp_s();
-            batch.frontier_s = batch.frontier_s.min(frontier as f64 * tsamp_s);
+            batch.frontier_s = batch.frontier_s.min(range.frontier as f64 * tsamp_s);
         }
-        Ok(())
     }
 
     /// Returns the candidates that later rows may still change: those of the events found so far, and of the events in
@@ -422,7 +443,8 @@ impl RangeSearch {
                 detections.add(middle * plan.tsamp_s(), *dm, event.snr);
             }
         }
-        detections.searched(self.next_row as f64 * plan.tsamp_s() / plan.downsample() as f64);
+        let row_s = plan.tsamp_s() / plan.downsample() as f64;
+        detections.searched(self.searched_rows as f64 * row_s);
     }
 
     /// Weighs the new events by the gaps near them and keeps them for the clusterer.
@@ -445,6 +467,13 @@ impl RangeSearch {
         self.collected.clear();
         Ok(())
     }
+}
+
+/// Rows of a gulp, and the new samples of each trial that they gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dedispersed {
+    rows: usize,
+    samples: usize,
 }
 
 /// Events of all ranges up to a row.

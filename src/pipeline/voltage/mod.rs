@@ -19,7 +19,7 @@ mod write;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
-pub(super) use filled::merged;
+pub(super) use filled::{Making, merged};
 pub(super) use filterbank::DeviceRows;
 pub use filterbank::VoltageFilterbank;
 pub use layout::{ChannelizeOptions, Geometry};

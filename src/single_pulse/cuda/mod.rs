@@ -51,6 +51,28 @@ pub(super) struct Engine {
     sweeps: Vec<Sweep>,
     /// Window of the last call of `settle`, and its result.
     settled: (u64, u64),
+    /// Samples whose search is queued and not collected.
+    pending: Option<Pending>,
+}
+
+/// Samples of all trials whose search is queued.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    rows: Rows,
+    times: usize,
+    /// Windows that they complete.
+    windows: Windows,
+}
+
+/// Windows that are searched, in batches.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    /// Index of the first one.
+    first: u64,
+    count: usize,
+    /// Samples in total: earlier ones lie in the history, the others in `rows`.
+    seen: u64,
+    rows: Rows,
 }
 
 /// Lists the kernels of a plan on a device.
@@ -98,6 +120,7 @@ impl Engine {
             is_clear: false,
             sweeps: Vec::with_capacity(dms),
             settled: (0, 0),
+            pending: None,
         })
     }
 
@@ -135,21 +158,16 @@ impl Engine {
                 stage(slot, most, input, part(start + most), &self.threads)?;
             }
             drop(others);
-            self.push(rows, part(start).len(), None, events)?;
+            self.submit_rows(rows, part(start).len(), None)?;
+            self.collect_rows(None, events)?;
             uploads.release(&self.stream)?;
         }
         sort(&mut events[old..]);
         Ok(())
     }
 
-    /// Searches a plane on the device, on the caller's stream.
-    pub(super) fn enqueue(
-        &mut self,
-        plane: &Plane,
-        times: usize,
-        events: &mut Vec<Event>,
-        stream: &Stream,
-    ) -> Result<()> {
+    /// Queues the search of a plane on the device, on the caller's stream; [`Self::collect`] ends it, before the next one.
+    pub(super) fn submit(&mut self, plane: &Plane, times: usize, stream: &Stream) -> Result<()> {
         let is_float = self.search.sizes.sums == Sums::F64;
         if (plane.kind == PlaneKind::F32) != is_float {
             let rule = "the plan has a bound for integer series and none for floats";
@@ -161,9 +179,15 @@ impl Engine {
             let (expected, actual) = (plane.stride, times);
             return Err(Error::Shape { what: "times in a row of the plane", expected, actual });
         }
-        let old = events.len();
         let rows = Rows { address: plane.words.address(), stride: plane.stride };
-        self.push(rows, times, Some(stream), events)?;
+        self.submit_rows(rows, times, Some(stream))
+    }
+
+    /// Waits for the windows of the search that was submitted last, on the same stream; the plane may be written by work that is
+    /// queued there afterwards.
+    pub(super) fn collect(&mut self, events: &mut Vec<Event>, stream: &Stream) -> Result<()> {
+        let old = events.len();
+        self.collect_rows(Some(stream), events)?;
         sort(&mut events[old..]);
         Ok(())
     }
@@ -205,7 +229,9 @@ impl Engine {
         let last = self.ends.iter().map(|end| self.seen.min(*end)).max().unwrap_or(0);
         let windows = last.saturating_sub(self.window * window).div_ceil(window) as usize;
         let nothing = Rows { address: 0, stride: 0 };
-        self.search_windows(windows, self.seen, nothing, None, events)?;
+        let rest = Windows { first: self.window, count: windows, seen: self.seen, rows: nothing };
+        self.submit_batch(&rest, 0, None)?;
+        self.search_windows(&rest, None, events)?;
         self.search.end(&self.stream, events)?;
         sort(&mut events[old..]);
         Ok(())
@@ -216,17 +242,17 @@ impl Engine {
         self.ends.fill(u64::MAX);
         self.searched.fill(0);
         (self.are_ends_set, self.is_clear) = (false, false);
-        self.settled = (0, 0);
+        (self.settled, self.pending) = ((0, 0), None);
     }
 
-    /// Appends the events that no later window changes. Returns the sample before which no later event starts.
+    /// Appends the events that no later window changes. Returns the sample before which no later event starts. The windows
+    /// searched were collected, so that only `submit` accesses the open events again: this waits for no other work.
     pub(super) fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
         if self.window == self.settled.0 {
             return Ok(self.settled.1);
         }
-        self.begin(None)?;
         let next = self.window * self.search.sizes.window as u64;
-        let Self { search, sweeps, stream, done, .. } = self;
+        let Self { search, sweeps, stream, .. } = self;
         sweeps.clear();
         sweeps.extend(search.sweeps(stream)?);
         let mut frontier = next;
@@ -237,7 +263,6 @@ impl Engine {
         }
         if events.len() > before {
             search.set_sweeps(sweeps.drain(..), stream)?;
-            stream.record(done)?;
         }
         self.settled = (self.window, frontier);
         Ok(frontier)
@@ -275,25 +300,31 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds samples of all trials: searches the windows that they complete and stores the rest.
-    fn push(
-        &mut self,
-        rows: Rows,
-        times: usize,
-        stream: Option<&Stream>,
-        events: &mut Vec<Event>,
-    ) -> Result<()> {
+    /// Queues the search of the next samples of all trials: that of the windows that they complete.
+    fn submit_rows(&mut self, rows: Rows, times: usize, stream: Option<&Stream>) -> Result<()> {
+        if self.pending.is_some() {
+            let rule = "the events of the search before must be collected first";
+            return Err(Error::parameter("search of a plane", "submitted", rule));
+        }
         self.begin(stream)?;
         let sizes = &self.search.sizes;
         let seen = self.seen + times as u64;
         let held = seen - self.window * sizes.window as u64;
-        let ready = (held.saturating_sub(sizes.reach as u64) / sizes.window as u64) as usize;
-        let first = self.window;
-        self.search_windows(ready, seen, rows, stream, events)?;
-        self.store(first, rows, times, stream.unwrap_or(&self.stream))?;
-        self.seen = seen;
+        let count = (held.saturating_sub(sizes.reach as u64) / sizes.window as u64) as usize;
+        let windows = Windows { first: self.window, count, seen, rows };
+        self.submit_batch(&windows, 0, stream)?;
+        self.pending = Some(Pending { rows, times, windows });
+        Ok(())
+    }
+
+    /// Collects the events of the samples submitted last, and stores those that later windows need.
+    fn collect_rows(&mut self, stream: Option<&Stream>, events: &mut Vec<Event>) -> Result<()> {
+        let Some(Pending { rows, times, windows }) = self.pending.take() else { return Ok(()) };
+        self.search_windows(&windows, stream, events)?;
+        self.store(windows.first, rows, times, stream.unwrap_or(&self.stream))?;
+        self.seen = windows.seen;
         let sizes = &self.search.sizes;
-        if ready > 0 {
+        if windows.count > 0 {
             let reached = self.window * sizes.window as u64 + sizes.reach as u64;
             let ends = self.ends.iter().map(|end| reached.min(*end));
             self.searched.iter_mut().zip(ends).for_each(|(searched, end)| *searched = end);
@@ -301,38 +332,50 @@ impl Engine {
         stream.unwrap_or(&self.stream).record(&self.done)
     }
 
-    /// Searches the next windows of all trials, of `seen` samples in total: earlier samples lie in the history, the
-    /// others in `rows`.
+    /// Returns the batch of windows that begins with window `start` of those given; none after the last one.
+    fn batch(&self, windows: &Windows, start: usize) -> Option<Batch> {
+        let Sizes { window, windows: most, .. } = self.search.sizes;
+        let Windows { first, count, seen, rows } = *windows;
+        let held = (self.seen - first * window as u64) as usize;
+        let skipped = start * window;
+        let ahead = (skipped as u64).wrapping_sub(held as u64).wrapping_mul(SAMPLE as u64);
+        let history = self.search.memory.history.address();
+        (start < count).then(|| Batch {
+            history: history.wrapping_add((skipped * SAMPLE) as u64),
+            plane: rows.address.wrapping_add(ahead),
+            plane_stride: rows.stride,
+            split: held.saturating_sub(skipped),
+            first: (first + start as u64) * window as u64,
+            seen,
+            windows: most.min(count - start),
+        })
+    }
+
+    /// Queues the batch of windows that begins with window `start` of those given, if any is left.
+    fn submit_batch(
+        &mut self,
+        windows: &Windows,
+        start: usize,
+        stream: Option<&Stream>,
+    ) -> Result<()> {
+        let Some(batch) = self.batch(windows, start) else { return Ok(()) };
+        self.search.submit(batch, stream.unwrap_or(&self.stream))
+    }
+
+    /// Collects the events of windows, of which the first batch was submitted, and submits the others in turn.
     fn search_windows(
         &mut self,
-        windows: usize,
-        seen: u64,
-        rows: Rows,
+        windows: &Windows,
         stream: Option<&Stream>,
         events: &mut Vec<Event>,
     ) -> Result<()> {
-        let (window, most) = (self.search.sizes.window, self.search.sizes.windows);
-        let stream = stream.unwrap_or(&self.stream);
-        let held = (self.seen - self.window * window as u64) as usize;
-        for start in (0..windows).step_by(most) {
-            let skipped = start * window;
-            let ahead = (skipped as u64).wrapping_sub(held as u64).wrapping_mul(SAMPLE as u64);
-            let batch = Batch {
-                history: self
-                    .search
-                    .memory
-                    .history
-                    .address()
-                    .wrapping_add((skipped * SAMPLE) as u64),
-                plane: rows.address.wrapping_add(ahead),
-                plane_stride: rows.stride,
-                split: held.saturating_sub(skipped),
-                first: self.window * window as u64,
-                seen,
-                windows: most.min(windows - start),
-            };
-            self.search.batch(batch, stream, events)?;
+        let mut start = 0;
+        while let Some(batch) = self.batch(windows, start) {
+            let Self { search, stream: own, .. } = self;
+            search.complete(batch, stream.unwrap_or(own), own, events)?;
             self.window += batch.windows as u64;
+            start += batch.windows;
+            self.submit_batch(windows, start, stream)?;
         }
         Ok(())
     }

@@ -187,32 +187,46 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Searches a batch of windows and appends the events that it ends; waits for the device.
-    pub(super) fn batch(
+    /// Queues the search of a batch of windows, and the copy of its first events to the host.
+    pub(super) fn submit(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        self.estimate_noise(batch, stream)?;
+        self.flag(batch, stream)?;
+        self.round(batch, 0, stream)
+    }
+
+    /// Waits for the batch that was submitted last and appends the events that it ends; `copies` is a stream without other
+    /// work. Work that was queued on the batch's stream in the meantime is not waited for, unless further rounds follow it.
+    pub(super) fn complete(
         &mut self,
         batch: Batch,
         stream: &Stream,
+        copies: &Stream,
         events: &mut Vec<Event>,
     ) -> Result<()> {
-        if self.search(batch, stream, events)? {
+        if self.collect_rounds(batch, stream, copies, events)? {
             return self.carry(batch, stream);
         }
         for window in 0..batch.windows {
             let one = batch.window(window, self.sizes.window);
-            self.search(one, stream, events)?;
+            self.submit(one, stream)?;
+            self.collect_rounds(one, stream, copies, events)?;
             self.carry(one, stream)?;
         }
         Ok(())
     }
 
-    /// Searches a batch. Returns false, with no effect, if one window's noise depends on the previous one.
-    fn search(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
-        self.estimate_noise(batch, stream)?;
-        self.flag(batch, stream)?;
+    /// Collects the events of the batch that was submitted last, in rounds. Returns false, with no effect, if one window's
+    /// noise depends on the previous one.
+    fn collect_rounds(
+        &mut self,
+        batch: Batch,
+        stream: &Stream,
+        copies: &Stream,
+        events: &mut Vec<Event>,
+    ) -> Result<bool> {
         let mut begin = 0;
         loop {
-            self.round(batch, begin, stream)?;
-            let Some(blocks) = self.collect(stream, events)? else {
+            let Some(blocks) = self.collect(copies, events)? else {
                 self.present = 1 - self.present;
                 return Ok(false);
             };
@@ -220,6 +234,7 @@ impl Search {
             if begin >= blocks {
                 return Ok(true);
             }
+            self.round(batch, begin, stream)?;
         }
     }
 
@@ -227,6 +242,7 @@ impl Search {
     pub(super) fn end(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         self.sweep(0, 0, 0, true, stream)?;
+        self.copy_first(stream)?;
         self.collect(stream, events).map(|_| ())
     }
 
@@ -433,7 +449,8 @@ impl Search {
         launch(stream, &self.kernels.sums, windows.div_ceil(4), 128, &arguments)
     }
 
-    /// Evaluates the flagged blocks from index `begin` on, as many as the buffers hold.
+    /// Queues the evaluation of the flagged blocks from index `begin` on, as many as the buffers hold, and the copy of the first
+    /// events to the host.
     fn round(&mut self, batch: Batch, begin: usize, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
@@ -473,7 +490,8 @@ impl Search {
             .with(sizes.widths as u32);
         let grid = sizes.flagged.min(12 * self.sizes.multiprocessors);
         launch(stream, &kernels.evaluate, grid, BLOCK, &arguments)?;
-        self.sweep(batch.first, begin, most, false, stream)
+        self.sweep(batch.first, begin, most, false, stream)?;
+        self.copy_first(stream)
     }
 
     /// Groups the hits of up to `most` flagged blocks from `begin` on into events; `first` is the batch's first
@@ -505,31 +523,39 @@ impl Search {
         launch(stream, &self.kernels.sweep, self.sizes.dms.div_ceil(64), 64, &arguments)
     }
 
-    /// Waits for the events of a round and appends them. Returns the number of flagged blocks, or `None` and no
-    /// events if its windows must be searched one after another.
-    fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
-        let all = self.memory.events.len();
-        let first = all.min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS);
-        self.copy_out(0..first, stream)?;
+    /// Waits for the events of a round and appends them; `copies` copies those that [`Self::copy_first`] left. Returns the number of
+    /// flagged blocks, or `None` and no events if its windows must be searched one after another.
+    fn collect(&mut self, copies: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
+        self.memory.first_copied.synchronize()?;
         let [header, serial] = [0, 1].map(|word| self.memory.found.as_slice()[word]);
         if serial != 0 {
             return Ok(None);
         }
-        let count = header as u32 as usize;
+        let (count, first) = (header as u32 as usize, self.first_words());
         let last = HEADER_WORDS + count * EVENT_WORDS;
         if last > first {
-            self.copy_out(first..last, stream)?;
+            let Memory { events, found, .. } = &mut self.memory;
+            // SAFETY: the host memory is not accessed before the stream is synchronized.
+            unsafe { copies.copy_out(events, first..last, found, first)? };
+            copies.synchronize()?;
         }
         let words = &self.memory.found.as_slice()[HEADER_WORDS..last];
         events.extend(words.chunks_exact(EVENT_WORDS).map(event));
         Ok(Some((header >> 32) as usize))
     }
 
-    fn copy_out(&mut self, words: std::ops::Range<usize>, stream: &Stream) -> Result<()> {
-        let Memory { events, found, .. } = &mut self.memory;
-        // SAFETY: the host memory is not accessed before the stream is synchronized.
-        unsafe { stream.copy_out(events, words.clone(), found, words.start)? };
-        stream.synchronize()
+    /// Queues the copy of the header and the first events of a round to the host.
+    fn copy_first(&mut self, stream: &Stream) -> Result<()> {
+        let words = 0..self.first_words();
+        let Memory { events, found, first_copied, .. } = &mut self.memory;
+        // SAFETY: `collect` accesses the host memory after `first_copied`.
+        unsafe { stream.copy_out(events, words, found, 0)? };
+        stream.record(first_copied)
+    }
+
+    /// Returns the words of the header and of the first events.
+    fn first_words(&self) -> usize {
+        self.memory.events.len().min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS)
     }
 
     /// Stores the noise that the next batch may need.

@@ -284,6 +284,8 @@ pub(super) struct Memory {
     /// Header (event and flagged-block counts in one word, serial flag in the next), then the events.
     pub(super) events: Buffer<u64>,
     pub(super) found: Pinned<u64>,
+    /// Completion of the copy of the header and the first events.
+    pub(super) first_copied: Event,
     pub(super) host_ends: Pinned<u64>,
     /// Completion of the last copy of `host_ends`.
     pub(super) ends_copied: Event,
@@ -330,6 +332,7 @@ impl Memory {
             serial: device.buffer(1)?,
             events: device.buffer(events)?,
             found: device.pinned(events)?,
+            first_copied: device.event()?,
             host_ends: device.pinned(dms)?,
             ends_copied: device.event()?,
         })
