@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Measure only cases whose name contains this text.
     #[arg(long)]
     only: Option<String>,
-    /// Runs of each case, of which the best and the median count [default: 3, with --quick 1].
+    /// Number of runs of each case; the table has the best and the median [default: 3, with --quick 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     runs: Option<u16>,
     /// Also write the table to this CSV file.
@@ -61,8 +61,9 @@ Kernels: of the X-engine (8 bit, 256 channels) and of banks of filters (neutron 
 its memory. From host memory: a pipeline of the library, which divides its work among the GPUs, from samples in the host's
 memory to results there, in the steady state (spiir search, of 1024 s of two detectors: from its start to the list of
 events). Correlate: 1024 channels of a tracked source; channelize: sums of 16 spectra of 1024 channels; search: 1024
-channels, 64 us, to a DM of 1000, with mitigation. Best and median run. Roof: the median rate of the first number of GPUs, in
-proportion to the number. Results are compared with those of the first number, bit by bit.";
+channels, 64 us, to a DM of 1000, with mitigation. Best and median run. Roof: the median rate on the first number of GPUs,
+scaled linearly to this number. A hash of the last run's results (kernels: of some channels or templates; channelize: of the
+first row of each read) is compared with that of the first number.";
 
 /// Name of the benchmark.
 const BENCH: &str = "gpus";

@@ -168,7 +168,7 @@ impl Agreement {
     }
 }
 
-/// Agreement at the start of a call that not all ranks were ready for: no rank makes it, or a later one.
+/// Result of an agreement at which some rank was not ready. No rank makes this call or a later one.
 struct Unready {
     /// Error of this rank, until it is returned.
     own: Option<Error>,

@@ -180,7 +180,7 @@ impl Detector {
     }
 
     /// Waits for the windows of the search that [`Detector::submit`] queued on the stream and appends their events. Does not wait
-    /// for work that was queued there afterwards, unless a batch of windows has more events than its buffers hold.
+    /// for work that was queued there afterwards, unless a second batch of windows, or a further round for flagged blocks, follows it.
     ///
     /// # Errors
     /// As [`Detector::enqueue`].

@@ -103,9 +103,10 @@ pub(crate) struct LiveArguments {
     roll: streams::Roll,
     /// Send the voltages to these receivers in place of files: spead://HOST:PORT, or dada:KEY with the hexadecimal key of a ring.
     ///
-    /// Each receives an equal part of the channels, in the order of the voltages' frequency, of all antennas of the stream. Spectra of streams
-    /// with a common clock begin whole spectra apart, so that `live correlate` takes those of several processes. Spectra of lost samples
-    /// are not sent; in a ring they are zeros. --gain is required.
+    /// The channels are divided among them into contiguous parts as equal as possible, in the frequency order of the voltages; each gets
+    /// its part of all antennas. Streams that share a clock have spectra of the same times, whenever each process starts, so that one
+    /// `live correlate` takes those of several processes. Spectra of lost samples are not sent; in a ring they are zeros. --gain is
+    /// required.
     #[arg(
         long,
         value_name = "TARGET",

@@ -16,7 +16,7 @@ use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::live::target::Target;
 use crate::voltage::{Flag, VoltageBlock};
 
-/// Most blocks that wait for a receiver; then all wait for it.
+/// Maximum number of blocks queued for one receiver. While its queue is full, reading waits for it, and with it all receivers.
 const WAITING: usize = 32;
 
 /// Most bytes of a block.

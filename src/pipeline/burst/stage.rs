@@ -12,7 +12,7 @@ use crate::io::FilterbankHeader;
 use crate::pipeline::cleaning::Cleaning;
 use crate::pipeline::range::{Dedispersed, DeviceTail, RangeSearch};
 
-/// Limit in bytes on the rows of a gulp.
+/// Limit in bytes on the rows of a gulp that is read at once.
 pub(super) const GULP_BYTES: usize = 32 << 20;
 
 /// Limit in bytes on the plane of trials per gulp, of the largest range.
@@ -31,7 +31,7 @@ const LANES_PART: usize = 8;
 /// Largest number of lanes.
 const MAX_LANES: usize = 64;
 
-/// Limit in bytes on the rows of a gulp; longer gulps hide less of the copy.
+/// Limit in bytes on the rows that are copied to a device at once; the copies of longer gulps overlap less with the search.
 pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 
 /// Limit in bytes on the rows of a gulp without copies; long gulps make the host's waits at their ends rare.
@@ -487,8 +487,8 @@ impl Share {
         Ok(())
     }
 
-    /// Enqueues the search of all ranges, as many at a time as there are lanes, and waits for all but the last ones. Those that
-    /// follow are dedispersed before.
+    /// Enqueues the search of all ranges, as many at a time as there are lanes, and waits for all but the last ones. While a range
+    /// is searched, the next one on its lane is dedispersed.
     fn search(&mut self, gulp: Gulp<'_>, ranges: &mut [RangeSearch]) -> Result<()> {
         let mut rest = ranges;
         loop {

@@ -10,7 +10,7 @@ use crate::correlate::{self, Plan};
 use crate::error::{Error, Result};
 use crate::pipeline::exchange::{Ranks, part};
 
-/// Largest number of gulps whose messages are being written, exchanged or multiplied.
+/// Number of gulps that have messages at a time.
 pub(super) const GULPS: usize = 2;
 
 /// Antennas and channels of each rank.

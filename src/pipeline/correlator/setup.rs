@@ -151,7 +151,7 @@ impl Part {
         })
     }
 
-    /// Returns the spectra of a gulp that GPUs compute: as many as that of the rank with the most antennas can.
+    /// Returns the number of spectra per gulp on GPUs, which the rank with the most antennas limits.
     fn capacity_on_device(&self, spectra: u64, gulp: usize) -> usize {
         let own = &self.plans.f_engine;
         let most = self.form.as_ref().map(|form| form.division().most_antennas());
