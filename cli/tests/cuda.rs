@@ -332,7 +332,7 @@ fn binaries_are_searched_and_filtered_on_where_a_run_was_interrupted() {
     if ended == Some(130) {
         assert_eq!(document(folder, "out/events.json")["complete"], false);
         let other = words.replace("--device cuda", "--device cpu");
-        fails(&sidereal(folder, &format!("{other} --resume")), 2, &["device", "not cpu"]);
+        fails(&sidereal(folder, &format!("{other} --resume")), 2, &["device", "not on cpu"]);
         let before = kept(&folder.join("out"));
         assert!(before.as_ref().is_some_and(|bytes| bytes.len() > 10_000));
         let mut child = strain::start(folder, &format!("{words} --resume"));
