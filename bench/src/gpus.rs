@@ -194,7 +194,7 @@ fn hashed<T: Hash>(values: impl IntoIterator<Item = T>) -> u64 {
     hasher.finish()
 }
 
-/// Kernels of a GPU, with all that they need in its memory.
+/// Kernels that run on one GPU and find all their data in its memory.
 trait Kernels: Send {
     /// Enqueues one call.
     fn enqueue(&mut self) -> Result<()>;

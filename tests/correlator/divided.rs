@@ -1,7 +1,4 @@
 //! Correlations of random recordings, by one process and divided among ranks, which are threads here.
-// Each test binary that includes this file uses a part of it.
-#![allow(dead_code)]
-
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::pipeline::correlator::{
