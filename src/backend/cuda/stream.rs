@@ -248,13 +248,10 @@ impl Stream {
         to_first: usize,
         rows: &CopiedRows,
     ) -> Result<()> {
-        if rows.bytes == 0 || rows.rows == 0 {
+        let source = RowMemory { bytes: from.len(), first: from_first };
+        if !self.begins_rows(source, to, to_first, rows)? {
             return Ok(());
         }
-        let source = RowMemory { bytes: from.len(), first: from_first };
-        rows.check(source, RowMemory { bytes: to.len(), first: to_first })?;
-        to.check_on(&self.device)?;
-        self.bind()?;
         let name = match *from.device() == self.device {
             true => "copy within a GPU",
             false => "copy between GPUs",
@@ -264,6 +261,26 @@ impl Stream {
             // SAFETY: all rows lie in the buffers, which are not the same.
             unsafe { self.copy_rows_of(from.device(), from.at(from_first), to.at(to_first), rows) }
         })
+    }
+
+    /// Checks a copy of rows to a buffer of this device and binds the device; returns false if there is nothing to copy.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_rows_from`].
+    fn begins_rows(
+        &self,
+        from: RowMemory,
+        to: &Buffer<u8>,
+        to_first: usize,
+        rows: &CopiedRows,
+    ) -> Result<bool> {
+        if rows.bytes == 0 || rows.rows == 0 {
+            return Ok(false);
+        }
+        rows.check(from, RowMemory { bytes: to.len(), first: to_first })?;
+        to.check_on(&self.device)?;
+        self.bind()?;
+        Ok(true)
     }
 
     /// Enqueues a copy of rows of device `theirs` from address `from` to address `to`.
@@ -385,13 +402,10 @@ impl Stream {
         to_first: usize,
         rows: &CopiedRows,
     ) -> Result<()> {
-        if rows.bytes == 0 || rows.rows == 0 {
+        let source = RowMemory { bytes: from.len(), first: from_first };
+        if !self.begins_rows(source, to, to_first, rows)? {
             return Ok(());
         }
-        let source = RowMemory { bytes: from.len(), first: from_first };
-        rows.check(source, RowMemory { bytes: to.len(), first: to_first })?;
-        to.check_on(&self.device)?;
-        self.bind()?;
         let (source, target) = (from.pointer().cast_const(), to.at(to_first));
         self.traced(Work::ToDevice, "copy", rows.rows * rows.bytes, || {
             if rows.rows == 1 || rows.from_stride.max(rows.to_stride) > MAX_PITCH {
