@@ -56,9 +56,11 @@ pub fn search_on(
     let rows = options.windows_s.iter();
     let windows_ns: Vec<Vec<i64>> =
         rows.map(|row| row.iter().map(|window| nanoseconds(*window)).collect()).collect();
-    let coincidences = zero_lag(detectors, options, &windows_ns, threads);
+    let table = Table::new(detectors, options.ranking, threads);
+    let coincidences = zero_lag_of(&table, detectors, options, &windows_ns, threads);
     let livetime_s = common.duration_s();
-    let noise = Noise { detectors, options, windows_ns: &windows_ns, events: &coincidences, valid };
+    let (windows_ns, events) = (&windows_ns[..], &coincidences[..]);
+    let noise = Noise { detectors, table: &table, options, windows_ns, events, valid };
     let background = noise.background(threads, livetime_s);
     let event = |coincidence: &Coincidence| {
         let event = event(detectors, coincidence);
@@ -112,13 +114,30 @@ pub(super) fn zero_lag(
     windows_ns: &[Vec<i64>],
     threads: &Threads,
 ) -> Vec<Coincidence> {
-    let table = Table::new(detectors, options.ranking, |_, _| true, threads);
-    let mut coincidences = Vec::new();
-    for (place, template) in table.templates.iter().enumerate() {
-        let rows: Vec<&[Hit]> =
-            (0..detectors.len()).map(|detector| table.row(detector, place)).collect();
-        Combiner { windows_ns, template: *template, rows: &rows }.all(&mut coincidences);
-    }
+    let table = Table::new(detectors, options.ranking, threads);
+    zero_lag_of(&table, detectors, options, windows_ns, threads)
+}
+
+/// Like [`zero_lag`], of the triggers in a table.
+fn zero_lag_of(
+    table: &Table,
+    detectors: &[Detector<'_>],
+    options: &Options,
+    windows_ns: &[Vec<i64>],
+    threads: &Threads,
+) -> Vec<Coincidence> {
+    let mut found: Vec<(&Part, Vec<Coincidence>)> =
+        table.parts.iter().map(|part| (part, Vec::new())).collect();
+    threads.for_each(&mut found, 1, |_, found| {
+        let (part, found) = &mut found[0];
+        for (place, template) in part.templates.iter().enumerate() {
+            let rows: Vec<&[Hit]> =
+                (0..detectors.len()).map(|detector| part.row(detector, place)).collect();
+            Combiner { windows_ns, template: *template, rows: &rows }.all(found);
+        }
+    });
+    let mut coincidences: Vec<Coincidence> =
+        found.into_iter().flat_map(|(_, found)| found).collect();
     if let [only] = detectors {
         coincidences.extend(alone(only.triggers, options.ranking));
     }
@@ -142,6 +161,8 @@ fn alone(triggers: &[TimedTrigger], ranking: Ranking) -> impl Iterator<Item = Co
 /// Inputs of the background.
 struct Noise<'a> {
     detectors: &'a [Detector<'a>],
+    /// Triggers of all detectors.
+    table: &'a Table,
     options: &'a Options,
     windows_ns: &'a [Vec<i64>],
     /// Zero-lag events, best first.
@@ -208,10 +229,9 @@ impl Noise<'_> {
         let common = Segments::at_least(2, &valid.iter().collect::<Vec<_>>());
         let none = Background { left_out: count, ..Background::default() };
         let Some(circle) = common.extent().filter(|_| options.slides > 0) else { return none };
-        let wanted = |detector: usize, trigger: &TimedTrigger| {
-            circle.contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
-        };
-        let table = Table::new(detectors, options.ranking, wanted, threads);
+        let wanted =
+            |detector: usize, gps: Gps| circle.contains(&gps) && !left_out[detector].contains(gps);
+        let table = self.table.only(wanted, threads);
         let interval_ns = nanoseconds(options.slide_interval_s);
         let cluster_ns = nanoseconds(options.cluster_s);
         let windows_ns = self.windows_ns;
@@ -327,10 +347,15 @@ impl Combiner<'_> {
         for first in 0..self.rows.len() {
             let mut cursors = [0; MAX_DETECTORS];
             for anchor in self.rows[first] {
-                for (later, cursor) in cursors.iter_mut().enumerate().skip(first + 1) {
-                    let early = anchor.ns - self.windows_ns[first].get(later).unwrap_or(&0);
-                    let row = self.rows.get(later).copied().unwrap_or(&[]);
+                let mut has_partner = false;
+                let later = self.rows.iter().zip(&self.windows_ns[first]).zip(&mut cursors);
+                for ((row, window), cursor) in later.skip(first + 1) {
+                    let early = anchor.ns - window;
                     *cursor += row[*cursor..].iter().take_while(|hit| hit.ns < early).count();
+                    has_partner |= row.get(*cursor).is_some_and(|hit| hit.ns <= anchor.ns + window);
+                }
+                if !has_partner {
+                    continue;
                 }
                 let mut chosen = Chosen { detectors: 1, ..Chosen::default() };
                 chosen.hits[first] = Some(*anchor);
@@ -428,9 +453,15 @@ struct Hit {
     index: u32,
 }
 
-/// Triggers of all detectors, by template and time for each detector.
+/// Triggers of all detectors in parts, each with some of the templates.
 #[derive(Debug)]
 struct Table {
+    parts: Vec<Part>,
+}
+
+/// Triggers of some templates, by template and time for each detector.
+#[derive(Debug, Default)]
+struct Part {
     /// Templates with triggers in at least two detectors.
     templates: Vec<u32>,
     hits: Vec<Vec<Hit>>,
@@ -438,28 +469,73 @@ struct Table {
     ranges: Vec<Vec<Range<usize>>>,
 }
 
+/// Triggers of a chunk of a detector's list: those of each part of the templates.
+struct Chunk<'a> {
+    detector: usize,
+    /// Index of its first trigger.
+    first: usize,
+    triggers: &'a [TimedTrigger],
+    hits: Vec<Vec<(u32, Hit)>>,
+}
+
 impl Table {
-    /// Collects the triggers for which `wanted(detector, trigger)` holds.
-    fn new(
-        detectors: &[Detector<'_>],
-        ranking: Ranking,
-        wanted: impl Fn(usize, &TimedTrigger) -> bool + Sync,
-        threads: &Threads,
-    ) -> Self {
-        let sorted = |detector: usize| {
-            let triggers = detectors[detector].triggers.iter().enumerate();
-            let mut list: Vec<(u32, Hit)> = triggers
-                .filter(|(_, trigger)| wanted(detector, trigger))
-                .map(|(index, trigger)| {
-                    let (ns, square) = (trigger.gps.ns, ranking.square(trigger));
-                    (trigger.template, Hit { ns, square, index: index as u32 })
-                })
-                .collect();
-            list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
-            list
-        };
-        let mut lists = vec![Vec::new(); detectors.len()];
-        threads.for_each(&mut lists, 1, |detector, list| list[0] = sorted(detector));
+    /// Collects all triggers. Threads first divide chunks of the lists among the parts, and then sort the parts.
+    fn new(detectors: &[Detector<'_>], ranking: Ranking, threads: &Threads) -> Self {
+        let count = threads.count();
+        let parts = if count == 1 { 1 } else { PARTS_PER_THREAD * count };
+        let mut chunks = Vec::new();
+        for (detector, of) in detectors.iter().enumerate() {
+            let length = of.triggers.len().div_ceil(count).max(LEAST_CHUNK);
+            for (index, triggers) in of.triggers.chunks(length).enumerate() {
+                chunks.push(Chunk { detector, first: index * length, triggers, hits: Vec::new() });
+            }
+        }
+        threads.for_each(&mut chunks, 1, |_, chunk| chunk[0].divide(parts, ranking));
+        let mut made: Vec<Part> = (0..parts).map(|_| Part::default()).collect();
+        threads.for_each(&mut made, 1, |index, part| {
+            let list = |detector: usize| {
+                let own = chunks.iter().filter(|chunk| chunk.detector == detector);
+                own.flat_map(|chunk| chunk.hits[index].iter().copied()).collect()
+            };
+            let mut lists: Vec<Vec<(u32, Hit)>> = (0..detectors.len()).map(list).collect();
+            for list in &mut lists {
+                list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
+            }
+            part[0] = Part::new(lists);
+        });
+        Self { parts: made }
+    }
+
+    /// Returns the triggers for which `wanted(detector, time)` holds.
+    fn only(&self, wanted: impl Fn(usize, Gps) -> bool + Sync, threads: &Threads) -> Self {
+        let mut parts: Vec<Part> = self.parts.iter().map(|_| Part::default()).collect();
+        threads.for_each(&mut parts, 1, |index, part| {
+            part[0] = self.parts[index].only(&wanted);
+        });
+        Self { parts }
+    }
+}
+
+/// Parts of a table for each thread: more than one, so that threads that end early take another.
+const PARTS_PER_THREAD: usize = 4;
+
+/// Fewest triggers of a chunk of a list.
+const LEAST_CHUNK: usize = 4096;
+
+impl Chunk<'_> {
+    fn divide(&mut self, parts: usize, ranking: Ranking) {
+        self.hits = vec![Vec::with_capacity(self.triggers.len() / parts + 1); parts];
+        for (index, trigger) in self.triggers.iter().enumerate() {
+            let (ns, square) = (trigger.gps.ns, ranking.square(trigger));
+            let hit = Hit { ns, square, index: (self.first + index) as u32 };
+            self.hits[trigger.template as usize % parts].push((trigger.template, hit));
+        }
+    }
+}
+
+impl Part {
+    /// Collects each detector's triggers, sorted by template and time.
+    fn new(lists: Vec<Vec<(u32, Hit)>>) -> Self {
         let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
         templates.sort_unstable();
         // A template occurs once for each detector that has it.
@@ -480,6 +556,27 @@ impl Table {
     /// Returns one detector's triggers of the template at index `place`, in order of time.
     fn row(&self, detector: usize, place: usize) -> &[Hit] {
         &self.hits[detector][self.ranges[detector][place].clone()]
+    }
+
+    /// Returns the triggers for which `wanted(detector, time)` holds.
+    fn only(&self, wanted: impl Fn(usize, Gps) -> bool) -> Self {
+        let detectors = self.hits.len();
+        let mut part = Self {
+            templates: Vec::with_capacity(self.templates.len()),
+            hits: self.hits.iter().map(|hits| Vec::with_capacity(hits.len())).collect(),
+            ranges: vec![Vec::with_capacity(self.templates.len()); detectors],
+        };
+        for (place, template) in self.templates.iter().enumerate() {
+            for detector in 0..detectors {
+                let first = part.hits[detector].len();
+                let own = self.row(detector, place).iter();
+                let own = own.filter(|hit| wanted(detector, Gps { ns: hit.ns }));
+                part.hits[detector].extend(own);
+                part.ranges[detector].push(first..part.hits[detector].len());
+            }
+            part.templates.push(*template);
+        }
+        part
     }
 }
 
@@ -530,8 +627,8 @@ impl Slid {
             return slid;
         }
         let interval_ns = (circle.end.ns - circle.start.ns) / (slides as i64 + 1);
-        let is_in = |_, one: &TimedTrigger| circle.contains(&one.gps);
-        let table = Table::new(detectors, options.ranking, is_in, threads);
+        let is_in = |_, gps: Gps| circle.contains(&gps);
+        let table = Table::new(detectors, options.ranking, threads).only(is_in, threads);
         let (table, valid) = (&table, &[]);
         let slides_of = Slides { table, valid, circle, windows_ns, interval_ns, cluster_ns };
         let mut scratch = Scratch::of_all(threads, detectors.len());
@@ -619,17 +716,25 @@ impl Slides<'_> {
     fn slide<'a>(&self, slide: usize, scratch: &'a mut Scratch) -> &'a mut [Coincidence] {
         let Scratch { moved, found } = scratch;
         found.clear();
-        for (place, template) in self.table.templates.iter().enumerate() {
-            for (detector, moved) in moved.iter_mut().enumerate() {
-                let offset = self.offset_ns(slide, detector);
-                turn(self.table.row(detector, place), &self.circle, offset, moved);
+        let detectors = moved.len();
+        for part in &self.table.parts {
+            for (place, template) in part.templates.iter().enumerate() {
+                let mut rows: [&[Hit]; MAX_DETECTORS] = [&[]; MAX_DETECTORS];
+                for ((detector, moved), row) in moved.iter_mut().enumerate().zip(&mut rows) {
+                    let (own, offset) =
+                        (part.row(detector, place), self.offset_ns(slide, detector));
+                    *row = match offset {
+                        // The first detector stays.
+                        0 => own,
+                        _ => {
+                            turn(own, &self.circle, offset, moved);
+                            moved
+                        }
+                    };
+                }
+                let (windows_ns, rows) = (self.windows_ns, &rows[..detectors]);
+                Combiner { windows_ns, template: *template, rows }.all(found);
             }
-            let mut rows: [&[Hit]; super::MAX_DETECTORS] = [&[]; super::MAX_DETECTORS];
-            for (row, moved) in rows.iter_mut().zip(moved.iter()) {
-                *row = moved;
-            }
-            let (windows_ns, rows) = (self.windows_ns, &rows[..moved.len()]);
-            Combiner { windows_ns, template: *template, rows }.all(found);
         }
         found
     }
