@@ -185,13 +185,21 @@ def chains():
 
 
 # Record of whole runs on two GPUs, and the rate between them in bytes per second that it names.
-SCALING = RECORDS / "h200" / "2026-11-29-scale.md"
+SCALING = RECORDS / "h200" / "2026-11-30-scale.md"
 
 
 def link():
     """Reads the rate of copies from one GPU to another."""
     found = re.search(r"Copy from the first GPU to the second: (\d+) GB/s", SCALING.read_text())
     return 1e9 * float(found[1])
+
+
+def two_gpus():
+    """Rows of the table of kernels and pipelines on one and on two GPUs."""
+    for line in SCALING.read_text().split("## `bench gpus`", 1)[1].split("\n## ", 1)[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and cells[-1].replace(".", "").isdigit() and "commit" not in cells[0]:
+            yield [cells[0], cells[-1]]
 
 
 # Tables of records that may be missing, and the text that stands in their place.
@@ -237,6 +245,7 @@ TABLES = {
         ["1024 beams of CHIME", "beams of one GPU in real time", "GPUs"],
         lambda: scale_model.beams(Record),
     ),
+    "scale-gpus": (["case", "two GPUs / one"], two_gpus),
     "scale-chains": (
         ["run", "GPUs", "one GPU (s)", "s (s)", "predicted (s)", "measured (s)", "predicted / measured - 1", "kernels' part on one",
          "speed-up on 8, predicted"],
