@@ -148,6 +148,20 @@ impl Threads {
         self.for_each_chunk(&mut none, data, chunk, |(), index, part| work(index, part));
     }
 
+    /// Returns `make(one)` of each element, in their order.
+    ///
+    /// # Panics
+    /// If `make` panics.
+    pub fn map<T: Send, R: Send>(&self, from: Vec<T>, make: impl Fn(T) -> R + Sync) -> Vec<R> {
+        let mut both: Vec<(Option<T>, Option<R>)> =
+            from.into_iter().map(|one| (Some(one), None)).collect();
+        self.for_each(&mut both, 1, |_, own| {
+            let (one, made) = &mut own[0];
+            *made = one.take().map(&make);
+        });
+        both.into_iter().filter_map(|(_, made)| made).collect()
+    }
+
     /// Calls `own` on the calling thread and `other` on a worker at the same time, or `other` after `own` if no worker starts
     /// meanwhile; returns both results. A pool of two threads is meant for it.
     ///

@@ -2,8 +2,9 @@
 
 use crate::random::Random;
 use sidereal::Error;
+use sidereal::backend::threads::Threads;
 use sidereal::spiir::coincidence::{
-    Detector, Event, Found, Options, Ranking, Sample, Segments, TimedTrigger, search,
+    Detector, Event, Found, Options, Ranking, Sample, Segments, TimedTrigger, search, search_on,
 };
 use sidereal::spiir::trigger::Trigger;
 use sidereal::units::Gps;
@@ -47,6 +48,41 @@ fn poisson(random: &mut Random, rate_hz: f64, seconds: f64, templates: usize) ->
         }
         let snr = (16.0 - 2.0 * (1.0 - random.uniform()).ln()).sqrt() as f32;
         triggers.push(trigger(random.below(templates) as u32, time, snr));
+    }
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same() {
+    const SECONDS: f64 = 200.0;
+    let mut random = Random::new(41);
+    // Templates with common factors, and the largest.
+    let templates: Vec<u32> = (0..40).map(|k| 16 * k).chain([u32::MAX, 3, 5]).collect();
+    // Enough for several chunks of a list and parts of the table, few, and none; not in order of time.
+    let counts = [15_000, 9_000, 40, 0];
+    let triggers = counts.map(|count| {
+        let one = |_| {
+            let template = templates[random.below(templates.len())];
+            trigger(template, SECONDS * random.uniform(), 4.0 + 4.0 * random.uniform() as f32)
+        };
+        (0..count).map(one).collect::<Vec<_>>()
+    });
+    let valid: Vec<Segments> = (0..4).map(|k| valid(3.0 * f64::from(k), SECONDS - 9.0)).collect();
+    for count in 2..=4 {
+        let detectors: Vec<Detector<'_>> =
+            (0..count).map(|k| Detector { triggers: &triggers[k], valid: &valid[k] }).collect();
+        for background in [Sample::Inclusive, Sample::Below(11.0), Sample::ExcludeForeground] {
+            let options = Options { background, singles: true, slides: 12, ..options(count) };
+            let expected = search(&detectors, &options).expect("a search");
+            assert!(expected.events.len() > 50 && expected.background.rankings.len() > 50);
+            let late = |event: &Event| {
+                event.detectors[0].is_some_and(|own| triggers[0][10_000..].contains(&own))
+            };
+            assert!(expected.events.iter().any(late), "none of the last chunk");
+            for threads in [2, 3, 5] {
+                let found = search_on(&Threads::new(threads), &detectors, &options);
+                assert!(found.expect("a search") == expected, "{threads} threads, {count}");
+            }
+        }
     }
 }
 

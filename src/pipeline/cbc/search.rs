@@ -232,13 +232,8 @@ impl ChirpSearch {
             (is_divided && matches!(ending, Ending::Failed(_))).then_some(*end)
         });
         let reports = self.detectors.into_iter().zip(ends);
-        let mut reports: Vec<_> = reports.map(|both| (Some(both), None)).collect();
-        self.threads.for_each(&mut reports, 1, |_, own| {
-            let (both, report) = &mut own[0];
-            *report = both.take().map(|(ready, end)| ready.report(end));
-        });
         let reports: Vec<DetectorReport> =
-            reports.into_iter().filter_map(|(_, report)| report).collect();
+            side_by_side(reports.collect(), |(ready, end)| Ok(ready.report(end)))?;
         let found = match (coincide(&reports, &self.coincidence, &self.threads), &ending) {
             (Ok(found), _) => found,
             (Err(error), Ending::Complete | Ending::Cut(_)) => return Err(error),
@@ -484,12 +479,11 @@ impl ChirpSearch {
                 ..Unreported::default()
             });
         }
-        let mut new: Vec<_> = self.detectors.iter_mut().map(|ready| (ready, Vec::new())).collect();
-        self.threads.for_each(&mut new, 1, |_, own| {
-            let (ready, triggers) = &mut own[0];
-            *triggers = ready.new_triggers();
-        });
-        let triggers = new.into_iter().map(|(_, triggers)| triggers).collect();
+        let triggers = match self.is_together {
+            true => self.threads.map(self.detectors.iter_mut().collect(), Ready::new_triggers),
+            // A block has few.
+            false => self.detectors.iter_mut().map(Ready::new_triggers).collect(),
+        };
         let state = if is_saved { self.state()? } else { None };
         Ok(Unreported { triggers, state, sent: None })
     }

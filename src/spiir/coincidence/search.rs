@@ -36,7 +36,7 @@ pub fn search(detectors: &[Detector<'_>], options: &Options) -> Result<Found> {
     search_on(&Threads::new(1), detectors, options)
 }
 
-/// Like [`search`], with the time slides distributed over threads.
+/// Like [`search`], on several threads, with the same result.
 ///
 /// # Errors
 /// As [`search`].
@@ -57,10 +57,10 @@ pub fn search_on(
     let windows_ns: Vec<Vec<i64>> =
         rows.map(|row| row.iter().map(|window| nanoseconds(*window)).collect()).collect();
     let table = Table::new(detectors, options.ranking, threads);
-    let coincidences = zero_lag_of(&table, detectors, options, &windows_ns, threads);
+    let coincidences = best(table.coincidences(&windows_ns, threads), options.cluster_s);
     let livetime_s = common.duration_s();
-    let (windows_ns, events) = (&windows_ns[..], &coincidences[..]);
-    let noise = Noise { detectors, table: &table, options, windows_ns, events, valid };
+    let (table, events) = (&table, &coincidences);
+    let noise = Noise { detectors, table, options, windows_ns: &windows_ns, events, valid };
     let background = noise.background(threads, livetime_s);
     let event = |coincidence: &Coincidence| {
         let event = event(detectors, coincidence);
@@ -114,36 +114,17 @@ pub(super) fn zero_lag(
     windows_ns: &[Vec<i64>],
     threads: &Threads,
 ) -> Vec<Coincidence> {
-    let table = Table::new(detectors, options.ranking, threads);
-    zero_lag_of(&table, detectors, options, windows_ns, threads)
+    let coincidences = match detectors {
+        [only] => alone(only.triggers, options.ranking).collect(),
+        _ => Table::new(detectors, options.ranking, threads).coincidences(windows_ns, threads),
+    };
+    best(coincidences, options.cluster_s)
 }
 
-/// Like [`zero_lag`], of the triggers in a table.
-fn zero_lag_of(
-    table: &Table,
-    detectors: &[Detector<'_>],
-    options: &Options,
-    windows_ns: &[Vec<i64>],
-    threads: &Threads,
-) -> Vec<Coincidence> {
-    let mut found: Vec<(&Part, Vec<Coincidence>)> =
-        table.parts.iter().map(|part| (part, Vec::new())).collect();
-    threads.for_each(&mut found, 1, |_, found| {
-        let (part, found) = &mut found[0];
-        for (place, template) in part.templates.iter().enumerate() {
-            let rows: Vec<&[Hit]> =
-                (0..detectors.len()).map(|detector| part.row(detector, place)).collect();
-            Combiner { windows_ns, template: *template, rows: &rows }.all(found);
-        }
-    });
-    let mut coincidences: Vec<Coincidence> =
-        found.into_iter().flat_map(|(_, found)| found).collect();
-    if let [only] = detectors {
-        coincidences.extend(alone(only.triggers, options.ranking));
-    }
+/// Returns the coincidences that are the best of their cluster windows, best first.
+fn best(mut coincidences: Vec<Coincidence>, cluster_s: f64) -> Vec<Coincidence> {
     let mut events = Vec::new();
-    let window = nanoseconds(options.cluster_s);
-    best_of_windows(&mut coincidences, window, |event| events.push(*event));
+    best_of_windows(&mut coincidences, nanoseconds(cluster_s), |event| events.push(*event));
     events.sort_unstable_by(rank_order);
     events
 }
@@ -453,6 +434,12 @@ struct Hit {
     index: u32,
 }
 
+/// Most parts of a table for each thread: several, so that a thread that finishes early can take another part.
+const PARTS_PER_THREAD: usize = 4;
+
+/// Triggers of a part on average, and of a chunk of a list, at least: fewer are not worth a thread.
+const LEAST: usize = 4096;
+
 /// Triggers of all detectors in parts, each with some of the templates.
 #[derive(Debug)]
 struct Table {
@@ -469,73 +456,76 @@ struct Part {
     ranges: Vec<Vec<Range<usize>>>,
 }
 
-/// Triggers of a chunk of a detector's list: those of each part of the templates.
+/// Chunk of a detector's list of triggers.
 struct Chunk<'a> {
     detector: usize,
     /// Index of its first trigger.
     first: usize,
     triggers: &'a [TimedTrigger],
-    hits: Vec<Vec<(u32, Hit)>>,
 }
 
 impl Table {
     /// Collects all triggers. Threads first divide chunks of the lists among the parts, and then sort the parts.
     fn new(detectors: &[Detector<'_>], ranking: Ranking, threads: &Threads) -> Self {
-        let count = threads.count();
-        let parts = if count == 1 { 1 } else { PARTS_PER_THREAD * count };
+        let count: usize = detectors.iter().map(|of| of.triggers.len()).sum();
+        let parts = (count / LEAST).clamp(1, PARTS_PER_THREAD * threads.count());
         let mut chunks = Vec::new();
         for (detector, of) in detectors.iter().enumerate() {
-            let length = of.triggers.len().div_ceil(count).max(LEAST_CHUNK);
+            let length = of.triggers.len().div_ceil(threads.count()).max(LEAST);
             for (index, triggers) in of.triggers.chunks(length).enumerate() {
-                chunks.push(Chunk { detector, first: index * length, triggers, hits: Vec::new() });
+                chunks.push(Chunk { detector, first: index * length, triggers });
             }
         }
-        threads.for_each(&mut chunks, 1, |_, chunk| chunk[0].divide(parts, ranking));
-        let mut made: Vec<Part> = (0..parts).map(|_| Part::default()).collect();
-        threads.for_each(&mut made, 1, |index, part| {
-            let list = |detector: usize| {
-                let own = chunks.iter().filter(|chunk| chunk.detector == detector);
-                own.flat_map(|chunk| chunk.hits[index].iter().copied()).collect()
-            };
-            let mut lists: Vec<Vec<(u32, Hit)>> = (0..detectors.len()).map(list).collect();
-            for list in &mut lists {
-                list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
+        let divided = threads.map(chunks, |chunk| (chunk.detector, chunk.divided(parts, ranking)));
+        let mut lists = vec![vec![Vec::new(); detectors.len()]; parts];
+        for (detector, divided) in divided {
+            for (lists, own) in lists.iter_mut().zip(divided) {
+                lists[detector].push(own);
             }
-            part[0] = Part::new(lists);
-        });
-        Self { parts: made }
+        }
+        Self { parts: threads.map(lists, Part::new) }
     }
 
-    /// Returns the triggers for which `wanted(detector, time)` holds.
+    /// Returns a copy with the triggers for which `wanted(detector, time)` holds.
     fn only(&self, wanted: impl Fn(usize, Gps) -> bool + Sync, threads: &Threads) -> Self {
-        let mut parts: Vec<Part> = self.parts.iter().map(|_| Part::default()).collect();
-        threads.for_each(&mut parts, 1, |index, part| {
-            part[0] = self.parts[index].only(&wanted);
-        });
-        Self { parts }
+        Self { parts: threads.map(self.parts.iter().collect(), |part| part.only(&wanted)) }
+    }
+
+    /// Returns the coincidences of all templates.
+    fn coincidences(&self, windows_ns: &[Vec<i64>], threads: &Threads) -> Vec<Coincidence> {
+        threads.map(self.parts.iter().collect(), |part| part.coincidences(windows_ns)).concat()
     }
 }
 
-/// Parts of a table for each thread: more than one, so that threads that end early take another.
-const PARTS_PER_THREAD: usize = 4;
-
-/// Fewest triggers of a chunk of a list.
-const LEAST_CHUNK: usize = 4096;
-
 impl Chunk<'_> {
-    fn divide(&mut self, parts: usize, ranking: Ranking) {
-        self.hits = vec![Vec::with_capacity(self.triggers.len() / parts + 1); parts];
+    /// Divides the triggers, with their templates, among `parts` parts by template.
+    fn divided(&self, parts: usize, ranking: Ranking) -> Vec<Vec<(u32, Hit)>> {
+        let most = self.triggers.len() / parts + 1;
+        let mut divided: Vec<_> = (0..parts).map(|_| Vec::with_capacity(most)).collect();
         for (index, trigger) in self.triggers.iter().enumerate() {
             let (ns, square) = (trigger.gps.ns, ranking.square(trigger));
             let hit = Hit { ns, square, index: (self.first + index) as u32 };
-            self.hits[trigger.template as usize % parts].push((trigger.template, hit));
+            divided[part_of(trigger.template, parts)].push((trigger.template, hit));
         }
+        divided
     }
 }
 
+/// Returns the part of a template; a hash, so that templates with a common factor are in different parts.
+fn part_of(template: u32, parts: usize) -> usize {
+    let hash = template.wrapping_mul(0x9e37_79b9);
+    (u64::from(hash) * parts as u64 >> 32) as usize
+}
+
 impl Part {
-    /// Collects each detector's triggers, sorted by template and time.
-    fn new(lists: Vec<Vec<(u32, Hit)>>) -> Self {
+    /// Collects the triggers of each detector's lists.
+    fn new(lists: Vec<Vec<Vec<(u32, Hit)>>>) -> Self {
+        let sorted = |lists: Vec<Vec<(u32, Hit)>>| {
+            let mut list = lists.concat();
+            list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
+            list
+        };
+        let lists: Vec<Vec<(u32, Hit)>> = lists.into_iter().map(sorted).collect();
         let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
         templates.sort_unstable();
         // A template occurs once for each detector that has it.
@@ -558,25 +548,40 @@ impl Part {
         &self.hits[detector][self.ranges[detector][place].clone()]
     }
 
-    /// Returns the triggers for which `wanted(detector, time)` holds.
+    /// See [`Table::only`].
     fn only(&self, wanted: impl Fn(usize, Gps) -> bool) -> Self {
         let detectors = self.hits.len();
         let mut part = Self {
             templates: Vec::with_capacity(self.templates.len()),
             hits: self.hits.iter().map(|hits| Vec::with_capacity(hits.len())).collect(),
-            ranges: vec![Vec::with_capacity(self.templates.len()); detectors],
+            ranges: vec![Vec::new(); detectors],
         };
         for (place, template) in self.templates.iter().enumerate() {
-            for detector in 0..detectors {
-                let first = part.hits[detector].len();
+            let firsts: Vec<usize> = part.hits.iter().map(Vec::len).collect();
+            for (detector, hits) in part.hits.iter_mut().enumerate() {
                 let own = self.row(detector, place).iter();
-                let own = own.filter(|hit| wanted(detector, Gps { ns: hit.ns }));
-                part.hits[detector].extend(own);
-                part.ranges[detector].push(first..part.hits[detector].len());
+                hits.extend(own.filter(|hit| wanted(detector, Gps { ns: hit.ns })));
             }
+            let ranges = part.hits.iter().zip(&firsts).map(|(hits, first)| *first..hits.len());
+            let ranges: Vec<Range<usize>> = ranges.collect();
+            if ranges.iter().filter(|range| !range.is_empty()).count() < 2 {
+                part.hits.iter_mut().zip(firsts).for_each(|(hits, first)| hits.truncate(first));
+                continue;
+            }
+            part.ranges.iter_mut().zip(ranges).for_each(|(all, range)| all.push(range));
             part.templates.push(*template);
         }
         part
+    }
+
+    fn coincidences(&self, windows_ns: &[Vec<i64>]) -> Vec<Coincidence> {
+        let mut found = Vec::new();
+        for (place, template) in self.templates.iter().enumerate() {
+            let rows: Vec<&[Hit]> =
+                (0..self.hits.len()).map(|detector| self.row(detector, place)).collect();
+            Combiner { windows_ns, template: *template, rows: &rows }.all(&mut found);
+        }
+        found
     }
 }
 
@@ -609,8 +614,8 @@ pub(super) struct Slid {
 }
 
 impl Slid {
-    /// Slides triggers within `circle` in `slides` slides of equal steps; those of a single detector need no partner and are
-    /// not shifted.
+    /// Slides triggers, all within `circle`, in `slides` slides of equal steps; those of a single detector need no partner and
+    /// are not shifted.
     pub(super) fn new(
         detectors: &[Detector<'_>],
         options: &Options,
@@ -627,8 +632,9 @@ impl Slid {
             return slid;
         }
         let interval_ns = (circle.end.ns - circle.start.ns) / (slides as i64 + 1);
-        let is_in = |_, gps: Gps| circle.contains(&gps);
-        let table = Table::new(detectors, options.ranking, threads).only(is_in, threads);
+        let all = detectors.iter().flat_map(|detector| detector.triggers);
+        debug_assert!(all.into_iter().all(|one| circle.contains(&one.gps)));
+        let table = Table::new(detectors, options.ranking, threads);
         let (table, valid) = (&table, &[]);
         let slides_of = Slides { table, valid, circle, windows_ns, interval_ns, cluster_ns };
         let mut scratch = Scratch::of_all(threads, detectors.len());
