@@ -396,7 +396,7 @@ impl Divided {
         let gathered = self.gather(f_engine)?;
         let outputs = self.form.division().outputs.last().map_or(0, |own| own.end);
         let Some(all) = gathered else {
-            integration.clear(0, 0, 0);
+            integration.resize(0, 0, 0);
             self.elapsed_s += begin.elapsed().as_secs_f64();
             return Ok(());
         };

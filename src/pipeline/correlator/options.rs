@@ -263,19 +263,6 @@ impl Integration {
         rows.flat_map(|(sums, count)| sums.iter().map(move |sum| sum / (*count).max(1) as f64))
     }
 
-    /// Resizes the buffers and fills them with 0.
-    pub(super) fn clear(
-        &mut self,
-        baselines: usize,
-        channels: usize,
-        pairs: usize,
-    ) -> (&mut [Complex<f64>], &mut [u64]) {
-        self.sums.clear();
-        self.counts.clear();
-        self.resize(baselines, channels, pairs);
-        (&mut self.sums, &mut self.counts)
-    }
-
     /// Resizes the buffers, which keep old values.
     pub(super) fn resize(&mut self, baselines: usize, channels: usize, pairs: usize) {
         self.sums.resize(baselines * channels * pairs, Complex::ZERO);

@@ -195,14 +195,16 @@ impl XEngine {
         let begin = Instant::now();
         let plan = self.plan.clone();
         let channels = scales.readout.outputs;
-        let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
-        let rows = sums.chunks_exact_mut(channels * plan.pairs());
-        let rows = rows.zip(counts.chunks_exact_mut(channels)).zip(baselines);
+        integration.resize(baselines.len(), channels, plan.pairs());
+        let rows = integration.sums.chunks_exact_mut(channels * plan.pairs());
+        let rows = rows.zip(integration.counts.chunks_exact_mut(channels)).zip(baselines);
         let mut rows: Vec<Row<'_>> =
             rows.map(|((sums, counts), baseline)| Row { baseline, sums, counts }).collect();
         let together = self.counts.len() / plan.baselines();
         let share = rows.len().div_ceil(SHARES * self.threads.count());
         let mut scratch = vec![(); self.threads.count()];
+        // Thousands of baselines have as many bytes as a gulp.
+        self.threads.for_each(&mut rows, share, |_, rows| rows.iter_mut().for_each(Row::clear));
         for (index, part) in self.parts(together) {
             self.read_part(index, &part)?;
             let _span = trace::span(Work::Compute, "readout");
@@ -339,6 +341,11 @@ impl<'a> Scales<'a> {
 }
 
 impl Row<'_> {
+    fn clear(&mut self) {
+        self.sums.fill(Complex::ZERO);
+        self.counts.fill(0);
+    }
+
     /// Adds the correlated channels `part`.
     fn add(&mut self, sums: &Sums, counts: &[u64], part: &Range<usize>, scales: &Scales<'_>) {
         let Some((i, j)) = self.baseline.correlated else { return };
