@@ -28,10 +28,10 @@ use sidereal::backend::threads::Threads;
 use sidereal::pipeline::correlator::{ArrayCorrelator, CorrelateOptions, PhaseCentre, Ranks};
 use sidereal::voltage::VoltageEncoding::{self, Complex8, ComplexF32};
 
-/// Held for writing by a test that takes all memory of a GPU, and for reading by the others.
+/// Held for writing by a test that takes most memory of a GPU, and for reading by the others.
 static MEMORY: RwLock<()> = RwLock::new(());
 
-/// Waits until no test takes all memory.
+/// Waits until no test takes most memory.
 fn with_memory() -> RwLockReadGuard<'static, ()> {
     MEMORY.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,9 +109,9 @@ fn if_a_rank_has_no_gpu_the_hosts_of_all_compute_spectra() {
     }
 }
 
-/// Takes the memory of a GPU but for 48 MiB, which suffice for kernels and the sums of an X-engine, not for spectra; in pieces,
-/// because a driver need not give all that is free in one.
-fn all_memory(device: &Device) -> Vec<Buffer<u8>> {
+/// Allocates all memory of a GPU except 48 MiB, which suffice for kernels and the sums of an X-engine, not for spectra; in pieces,
+/// because the driver may refuse one allocation of all free memory.
+fn most_memory(device: &Device) -> Vec<Buffer<u8>> {
     let (_left, mut taken) = (device.buffer::<u8>(48 << 20).unwrap(), Vec::new());
     let mut bytes = device.free_bytes().unwrap();
     while bytes >= 1 << 20 {
@@ -133,7 +133,7 @@ fn if_a_gpu_has_no_memory_the_hosts_of_all_compute_spectra() {
     let full = Device::open(1).unwrap();
     let mut case = six(Complex8, 800_000);
     case.options.gulp = 50_000;
-    let taken = all_memory(&full);
+    let taken = most_memory(&full);
     let backend = |rank| match rank {
         1 => Backend::Cuda(full.clone(), Threads::new(1)),
         _ => gpu.clone(),

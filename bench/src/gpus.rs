@@ -217,7 +217,7 @@ fn together<K: Kernels>(
     runs: usize,
     quick: bool,
 ) -> Result<Vec<f64>> {
-    // As many calls on any number of GPUs, because filters have a state.
+    // The same number of calls on any number of GPUs: filters keep a state, and hashes of their output are compared.
     let one_s = at_once(shares, 1)?.min(at_once(shares, 1)?);
     if calls.get() == 0 {
         let one_s = if quick { LONG_S } else { one_s };
