@@ -514,7 +514,7 @@ impl Chunk<'_> {
 /// Returns the part of a template; a hash, so that templates with a common factor are in different parts.
 fn part_of(template: u32, parts: usize) -> usize {
     let hash = template.wrapping_mul(0x9e37_79b9);
-    (u64::from(hash) * parts as u64 >> 32) as usize
+    ((u64::from(hash) * parts as u64) >> 32) as usize
 }
 
 impl Part {
