@@ -21,10 +21,10 @@ if [[ -z ${FOLDER:-} ]]; then trap 'rm -rf "$work"' EXIT; fi
 
 # Name, recordings (MHz and seconds of data), antennas, options of `correlate`.
 cases=(
-    "spectra  8:45 16  --channels 1024 --integration 1"
+    "spectra  8:75 16  --channels 1024 --integration 1"
     "tracked  8:45 8   --channels 256 --integration 2 --taps 16 --phase-centre 139.5,-12.1"
     "products 1:90 64  --channels 128 --integration 1"
-    "floats   1:90 32  --channels 256 --integration 1 --nbits 32"
+    "floats   1:140 32  --channels 256 --integration 1 --nbits 32"
 )
 
 launch() { mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$@"; }
