@@ -447,7 +447,7 @@ struct Table {
 }
 
 /// Triggers of some templates, by template and time for each detector.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Part {
     /// Templates with triggers in at least two detectors.
     templates: Vec<u32>,
@@ -632,8 +632,8 @@ impl Slid {
             return slid;
         }
         let interval_ns = (circle.end.ns - circle.start.ns) / (slides as i64 + 1);
-        let all = detectors.iter().flat_map(|detector| detector.triggers);
-        debug_assert!(all.into_iter().all(|one| circle.contains(&one.gps)));
+        let is_in = |one: &TimedTrigger| circle.contains(&one.gps);
+        debug_assert!(detectors.iter().flat_map(|detector| detector.triggers).all(is_in));
         let table = Table::new(detectors, options.ranking, threads);
         let (table, valid) = (&table, &[]);
         let slides_of = Slides { table, valid, circle, windows_ns, interval_ns, cluster_ns };
